@@ -7,7 +7,7 @@ consumer after its expiration or with a delivery count that skips.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from attrs import define, field
 
@@ -45,10 +45,11 @@ _Durable = dict[str, list[tuple[int, int]]]
 
 @define(eq=False)
 class _Seen:
-    """The queues that a session has consumed, and the newest consumer when they were last checked."""
+    """The queues that a session has consumed, and its consumers when they were last checked."""
 
     queues: dict[str, None] = field(factory=dict)
-    newest: Consumer | None = None
+    #: The number of consumers, and the key of the newest one.
+    consumers: tuple[int, int] = (0, 0)
     #: The branch that its work belonged to.
     branch: Branch | None = None
 
@@ -137,10 +138,11 @@ class BrokerChecker:
         node = self.broker.node
         if node is None:
             return  # it has stopped in this step
-        self._check_holders()
+        if self._given:
+            self._check_holders()
         if self.scene.redeliveries.are_unsafe and node.journal is not None:
             self.scene.redeliveries.note_durability(node.journal.point(), node.journal.reached)
-        self._look_at_sessions(session.kernel_session for session in node.core.sessions.values())
+        self._look_at_sessions([session.kernel_session for session in node.core.sessions.values()])
         self._check_kernel(node.kernel)
         if self._comparisons and self._is_quiet():
             self._comparisons -= 1
@@ -181,27 +183,35 @@ class BrokerChecker:
                     self.scene.fail(f"message {message_id} of {queue.name} was sent to two consumers")
         self._given.clear()
 
-    def _look_at_sessions(self, living: Iterable[Session]) -> None:
-        """Check that the messages of an ended session return to their place.
-
-        They stand behind messages that other consumers received since.
-        """
-        before, self._sessions = self._sessions, {}
+    def _look_at_sessions(self, living: Sequence[Session]) -> None:
+        """Note which queues the sessions consume, and what happens to the messages of those that ended."""
+        known = self._sessions
         for session in living:
-            seen = self._sessions[session] = before.pop(session) if session in before else _Seen()
+            seen = known.get(session)
+            if seen is None:
+                seen = known[session] = _Seen()
             if seen.branch is not session.branch:
                 self._leave_branch(seen)
                 seen.branch = session.branch
-            newest = next(reversed(session.consumers.values()), None)
-            if newest is not seen.newest:  # a new consumer stands behind all others
-                seen.newest = newest
-                seen.queues.update({consumer.queue.name: None for consumer in session.consumers.values()})
-        for seen in before.values():
+            consumers = session.consumers
+            # A new consumer stands behind all others, and its key is new.
+            if consumers and seen.consumers != (present := (len(consumers), next(reversed(consumers)))):
+                seen.consumers = present
+                seen.queues.update({consumer.queue.name: None for consumer in consumers.values()})
+        if len(known) > len(living):
+            alive = set(living)
+            self._part_with([known.pop(session) for session in list(known) if session not in alive])
+
+    def _part_with(self, ended: Sequence[_Seen]) -> None:
+        """Check that the messages of ended sessions return to their place.
+
+        They stand behind messages that other consumers received since.
+        """
+        for seen in ended:
             self._leave_branch(seen)
-        for consumed in [seen.queues for seen in before.values()]:
             for topic in self.topics:
                 for subscription in topic.names:
-                    if subscription in consumed:
+                    if subscription in seen.queues:
                         self.scene.ledger.interrupted(subscription)
 
     def _leave_branch(self, seen: _Seen) -> None:

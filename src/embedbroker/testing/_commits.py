@@ -14,6 +14,7 @@ _CHANNEL_BYTES = 8
 # Size and type: with a correlation id, and without one to brokers before that version.
 _VERSIONS = (132, 131)
 _HEADS = [encode_packet(SessionCommit(1), 0, version)[:5] for version in _VERSIONS]
+_KEPT_BYTES = len(_HEADS[0]) + _CHANNEL_BYTES - 1
 _COMMIT = re.compile(b"(?:" + b"|".join(map(re.escape, _HEADS)) + b")(.{%d})" % _CHANNEL_BYTES, re.DOTALL)
 
 
@@ -28,10 +29,11 @@ class CommitCount:
         """Count the commits in further bytes that the client hands out."""
         data = self._rest + data
         end = 0
-        for found in _COMMIT.finditer(data):
-            self._sent[int.from_bytes(found[1], "big")] += 1
-            end = found.end()
-        self._rest = data[max(end, len(data) - len(_HEADS[0]) - _CHANNEL_BYTES + 1) :]
+        if any(head in data for head in _HEADS):
+            for found in _COMMIT.finditer(data):
+                self._sent[int.from_bytes(found[1], "big")] += 1
+                end = found.end()
+        self._rest = data[max(end, len(data) - _KEPT_BYTES) :]
 
     def of(self, session: Session) -> int:
         """Return the number of commits of this session, in all of its connections."""

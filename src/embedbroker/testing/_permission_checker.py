@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from embedbroker.kernel import Kernel, Queue, Session
+from embedbroker.kernel import Consumer, Kernel, Queue, Session
 
 from ._broker_view import BrokerView
 from ._scene import Moment, Scene
@@ -36,6 +36,9 @@ class PermissionChecker:
     _permitted: dict[str, None] = field(factory=dict, init=False)
     _forbidden: dict[str, None] = field(factory=dict, init=False)
     _steps: int = field(default=0, init=False)
+    #: Consumers of the kernel, each of which belongs to another user.
+    _rightful: set[Consumer] = field(factory=set, init=False)
+    _kernel: Kernel | None = field(default=None, init=False)
 
     def watch(self) -> None:
         """Register with the broker."""
@@ -61,11 +64,18 @@ class PermissionChecker:
             self.check_now()
 
     def _check_consumers(self, kernel: Kernel) -> None:
+        if kernel is not self._kernel:
+            self._kernel = kernel
+            self._rightful.clear()
+        rightful = self._rightful
         for queue in kernel.address_manager.queues.values():
+            if rightful.issuperset(queue.consumers):
+                continue
             for consumer in queue.consumers:
                 owner = consumer.owner
                 if isinstance(owner, Session) and owner.principal.user == VISITOR:
                     self.scene.fail(f"{VISITOR} consumes queue {queue.name}, which is forbidden")
+                rightful.add(consumer)
 
     def check_now(self) -> None:
         """Check every message of every queue."""

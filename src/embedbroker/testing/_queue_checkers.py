@@ -22,6 +22,7 @@ __all__ = ["QueueChecker", "moved_from"]
 #: With a high-water mark of this size the connections of a scenario always take what they are sent.
 _NONE_FALLS_BEHIND_BYTES = 1_048_576
 _CREDITS = int(PacketType.SESS_PRODUCER_CREDITS)
+_NOTHING: frozenset[tuple[int, int]] = frozenset()
 
 
 def moved_from(kernel: Kernel, subscription: str) -> set[str]:
@@ -84,19 +85,21 @@ class QueueChecker:
             self._look_at_recovery(node.kernel)
             return
         ranked: dict[Consumer, tuple[bool, int]] = {}
-        served = self._served()
+        served, sharing = self._served() if self.deliveries else {}, self._sharing
         for queue in node.kernel.address_manager.queues.values():
-            limit = queue.definition.max_consumers
-            if 0 <= limit < len(queue.consumers):
-                self.scene.fail(f"queue {queue.name} has {len(queue.consumers)} consumers, {limit} are allowed")
-            if queue.definition.exclusive:
+            definition, consumers = queue.definition, len(queue.consumers)
+            if consumers and 0 <= definition.max_consumers < consumers:
+                allowed = definition.max_consumers
+                self.scene.fail(f"queue {queue.name} has {consumers} consumers, {allowed} are allowed")
+            if definition.exclusive:
                 self._check_exclusive(queue)
                 continue
-            self._sharing.add(queue)
-            self._holders.pop(queue, None)
+            if queue not in sharing:
+                sharing.add(queue)
+                self._holders.pop(queue, None)
             if queue.dispatcher.holder is not None:
                 self.scene.fail(f"queue {queue.name} is not exclusive, and one consumer still has it alone")
-            if len(queue.consumers) > 1 and queue.group_count is None:
+            if consumers > 1 and queue.group_count is None:
                 self._check_priorities(queue, ranked, served)
         self._ranked = ranked
         for topic in self.topics:
@@ -155,9 +158,10 @@ class QueueChecker:
             self._sharing.discard(queue)
             held = [reference for consumer in queue.consumers for reference in consumer.unsettled.values()]
             self._inherited[queue] = {(each.message.message_id, each.delivery_count) for each in held}
-        holder, inherited = self._holders.get(queue), self._inherited.get(queue, set())
+        holder = self._holders.get(queue)
+        inherited = self._inherited.get(queue, _NOTHING)
         for consumer in queue.consumers:
-            if not consumer.unsettled or consumer is holder:
+            if consumer is holder or not consumer.unsettled:
                 continue
             found = {(each.message.message_id, each.delivery_count) for each in consumer.unsettled.values()}
             if found <= inherited:
@@ -180,17 +184,19 @@ class QueueChecker:
         Only a peer that falls behind in between cannot be seen from here; with a high mark no peer does. Nor can a
         message be seen that was given to a consumer and is on its way behind a record.
         """
-        best: int | None = None
-        for consumer in queue.consumers:
-            ready, credit = self._ranked.get(consumer, (False, 0))
-            steady = ready and consumer.ready and consumer.credit.left == credit
-            if steady and consumer.selector is None and (consumer not in served or credit > UNLIMITED_CREDIT // 2):
-                best = consumer.priority if best is None else max(best, consumer.priority)
-            ranked[consumer] = (consumer.ready, consumer.credit.left)
         config = self.broker.config
         if config.output_high_water_bytes < _NONE_FALLS_BEHIND_BYTES:
             return
         if config.persist_delivery_count_before_delivery:
+            return
+        best: int | None = None
+        for consumer in queue.consumers:
+            state = ranked[consumer] = consumer.ready, consumer.credit.left
+            ready, credit = state
+            steady = ready and self._ranked.get(consumer) == state
+            if steady and consumer.selector is None and (consumer not in served or credit > UNLIMITED_CREDIT // 2):
+                best = consumer.priority if best is None else max(best, consumer.priority)
+        if not served:
             return
         for consumer in queue.consumers:
             if consumer in served:
@@ -204,12 +210,14 @@ class QueueChecker:
         deliveries, node = self.deliveries, self.broker.node
         assert node is not None, "only a living broker sends"
         served: dict[Consumer, None] = {}
-        if deliveries:
-            for session in node.core.sessions.values():
+        at = {(connection, channel) for connection, channel, _ in deliveries}
+        for session in node.core.sessions.values():
+            place = session.connection.link.id, session.channel_id
+            if place in at:
                 for consumer_id, consumer in session.kernel_session.consumers.items():
-                    if (session.connection.link.id, session.channel_id, consumer_id) in deliveries:
+                    if (*place, consumer_id) in deliveries:
                         served[consumer] = None
-            deliveries.clear()
+        deliveries.clear()
         return served
 
     def _check_automatic(self, kernel: Kernel, name: str) -> None:

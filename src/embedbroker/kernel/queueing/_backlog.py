@@ -287,11 +287,12 @@ class Backlog:
 
     def check(self) -> None:
         """Raise AssertionError if counts and positions do not agree with the chunks."""
+        size = 0
         for priority, level in enumerate(self._levels):
             if level is not None:
                 level.check()
                 assert not level.live or priority <= self._highest, (priority, self._highest)
-        size = sum([level.live for level in self._levels if level is not None])
+                size += level.live
         assert size == self.size, (size, self.size)
 
     def restored(self, packed: PackedReference) -> Reference:
