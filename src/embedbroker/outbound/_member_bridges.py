@@ -288,6 +288,9 @@ class MemberBridges:
 
     def run(self, now: Instant) -> None:
         """Let the bridges work that have to, or that are due."""
+        is_idle = not (self.active or self._leaving or self._reroutings)
+        if is_idle and (self._due is None or now.monotonic < self._due):
+            return
         for node_id in [each for each, until in self._leaving.items() if now.monotonic >= until]:
             del self._leaving[node_id]
             self.active[self] = None

@@ -55,6 +55,8 @@ class BrokerCluster:
     @property
     def _members(self) -> tuple[tuple[ManagedBroker, ...], ...]:
         """Return the brokers of each node: both of a pair, and the backup of a colocated one, which another hosts."""
+        if not self._is_colocated:
+            return self._started
         return tuple(
             (*brokers, *(one.hosted_backup for one in brokers if one.hosted_backup is not None))
             for brokers in self._started
@@ -208,9 +210,13 @@ class BrokerCluster:
         await self._until(lambda: all(map(self._is_formed, formed)), timeout, wanted, self._describe_members)
 
     def _is_formed(self, group: Sequence[int]) -> bool:
-        running = {index for index in group if any(broker.is_running for broker in self._members[index])}
+        members = self._members
+        running = {index for index in group if any(broker.is_running for broker in members[index])}
         live = {index: broker for index in running if (broker := self.live(index)) is not None}
         if not live or len(live) < len(running) or not all(broker._following.node_id for broker in live.values()):
+            return False
+        # First what comes last while a cluster forms: this is evaluated after each step of a broker.
+        if not all(self._is_connected(index, live) for index in live):
             return False
         if any(not self._is_in_sync(index) for index in live if self._is_whole(index)):
             return False
@@ -247,13 +253,18 @@ class BrokerCluster:
         members = self._members[index]
         return len(members) > 1 and all(broker.is_running for broker in members)
 
+    def _is_connected(self, index: int, live: Mapping[int, ManagedBroker]) -> bool:
+        """Return True if a node is connected with all to which it connects."""
+        follows = live[index]._following
+        targets = [live[target]._following.node_id for target in self._targets[index] if target in live]
+        return all(follows.has_bridge_to(node_id) and follows.sees(node_id) for node_id in targets)
+
     def _is_member(self, index: int, live: Mapping[int, ManagedBroker], group: Sequence[int]) -> bool:
         """Return True if a node sees what it can see of a group.
 
         It receives what those send to which it connects: their own members, and brokers that connect to them.
         """
-        follows = live[index]._following
-        seen = follows.members()
+        seen = live[index]._following.members()
         reached, near, waiting = {index}, set[int](), [index]
         while waiting:
             here = waiting.pop()
@@ -265,20 +276,15 @@ class BrokerCluster:
         expected = {
             live[other]._following.node_id: self._is_whole(other) for other in (reached | near) if other in live
         }
-        connected = [live[target]._following.node_id for target in self._targets[index] if target in live]
         gone = {self.nodes[other]._following.node_id for other in (near | set(range(len(self.nodes))) - set(group))} - {
             broker._following.node_id for broker in live.values()
         }
         # A backup that is lost with its host stays announced until there is another one.
         may_have_more = self._is_colocated
-        return (
-            all(
-                node_id in seen and (seen[node_id] == whole or (may_have_more and seen[node_id]))
-                for node_id, whole in expected.items()
-            )
-            and not gone & set(seen)
-            and all(follows.sees(node_id) and follows.has_bridge_to(node_id) for node_id in connected)
-        )
+        return all(
+            node_id in seen and (seen[node_id] == whole or (may_have_more and seen[node_id]))
+            for node_id, whole in expected.items()
+        ) and not gone & set(seen)
 
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None

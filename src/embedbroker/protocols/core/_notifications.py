@@ -52,7 +52,7 @@ class NotificationWatch(CommitObserver):
 
 def compose_notification(address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool) -> CoreMessage:
     """Return a message of the form of notifications, without id; with a timestamp of 0 it states no time."""
-    return CoreMessage.build(
+    message = CoreMessage.build(
         type=MessageType.DEFAULT,
         address=address,
         durable=is_durable,
@@ -61,3 +61,6 @@ def compose_notification(address: str, properties: Properties, timestamp_ms: int
         properties=properties,
         body=_BODY,
     )
+    # The filters of all subscribers read them.
+    message.keep_properties(properties)
+    return message

@@ -255,6 +255,10 @@ class CoreMessage:
             properties = self._properties = Reader(self.raw, self.properties_at).properties()
         return properties
 
+    def keep_properties(self, properties: Properties) -> None:
+        """Use the properties that the message was built with, instead of decoding them. They must not change."""
+        self._properties = properties
+
     def property_byte(self, key: bytes) -> int | None:
         """Return a property of type byte without decoding the others; ``key`` comes from ``property_key``.
 
