@@ -70,3 +70,15 @@ def test_a_route_that_is_not_the_last_property_or_of_another_queue_is_not_there(
     assert message().on_route("there", QUEUE, "", None) is None
     assert message().with_route(QUEUE, IDS).on_route("there", QUEUE + "x", "", None) is None
     assert message().with_route(QUEUE, IDS).with_property("z", 1).on_route("there", QUEUE, "", None) is None
+
+
+def test_kept_properties_are_those_that_a_receiver_decodes() -> None:
+    original = message(a="text", b=b"bytes", c=1 << 40, d=7)
+    kept = Properties()
+    for name, value in original.properties.items():
+        kept[name] = value
+    original.keep_properties(kept)
+    assert original.properties is kept and CoreMessage.parse(original.raw).properties == kept
+    assert (original.property("a"), original.property("missing")) == ("text", None)
+    # A changed copy is decoded anew.
+    assert original.with_bytes_behind("elsewhere", NAME, b"id").property(NAME) == b"id"
