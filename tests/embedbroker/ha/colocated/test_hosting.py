@@ -56,7 +56,7 @@ class Town:
         return answer
 
     def request(self, request: BackupRequest) -> bool | None:
-        """Return the answer; None if there is none yet."""
+        """Return the answer; None before it has come."""
         self.membership.inbound_peers.handlers[BackupRequest](self.inbound, request)
         return self.answer()
 
