@@ -92,7 +92,9 @@ class ClusterAccount:
             confirmed = [each for each in taken if each.is_confirmed]
             if any(each.node != home for each in confirmed):
                 self.scene.hit(Moment.TAKEN_ELSEWHERE)
-            is_repeated = entry.was_in_doubt and (not letter.durable or self._moved(home))
+            # One that is not durable may go on before its id is on disk, and the node before repeats it after a crash.
+            goes_on_early = not letter.durable and lives_ended and self.plan.direct_only
+            is_repeated = goes_on_early or (entry.was_in_doubt and (not letter.durable or self._moved(home)))
             is_doubtful = any(key in each.doubtful for each in self.leaving.values())
             if len(confirmed) > 1 and self.plan.detects_duplicates and not is_repeated and not is_doubtful:
                 self.scene.fail(f"{key} was taken from {queue} {len(confirmed)} times: {confirmed}")
