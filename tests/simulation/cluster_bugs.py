@@ -12,7 +12,6 @@ from embedbroker.cluster import LocalGrouping, Member, RemoteBindings, RemoteGro
 from embedbroker.kernel import GroupNotice, GroupNoticeKind, Message, Queue, RemoteBinding
 from embedbroker.kernel.settling._forwarding import Forwarding
 from embedbroker.outbound._address_move import AddressMove, ToSameQueues
-from embedbroker.outbound._forwarded_move import Forwarded
 from embedbroker.outbound._member_bridge import MemberBridge
 from embedbroker.outbound._target import MemberTarget
 from embedclient.agent import Call, CoreMessage
@@ -149,16 +148,6 @@ def remove_what_moves_before_the_confirmation(patch: pytest.MonkeyPatch) -> None
     replace(patch, "wait for the confirmation of a move", hasty)
 
 
-def move_what_is_for_others_to_the_target(patch: pytest.MonkeyPatch) -> None:
-    copy = Forwarded.copy
-
-    def careless(self: Forwarded, message: Message, queues: list[Queue]) -> CoreMessage:
-        self._is_for_target = True
-        return copy(self, message, queues)
-
-    patch.setattr(Forwarded, "copy", careless)
-
-
 CLUSTER_BUGS: list[Bug] = [
     forget_the_end_of_a_consumer,
     forget_a_consumer,
@@ -181,5 +170,4 @@ CLUSTER_BUGS: list[Bug] = [
     move_to_one_of_several_queues,
     move_without_ids,
     remove_what_moves_before_the_confirmation,
-    move_what_is_for_others_to_the_target,
 ]
