@@ -126,7 +126,7 @@ class _Draw:
         strikes = [FaultStrike(random.choice(kinds), random.random() * span_s) for _ in range(random.choice((1, 2, 3)))]
         # A stop in order is one of the other faults, too.
         return evolve(
-            plan, nodes=tuple(nodes), takers=tuple(takers), faults=(*plan.faults[: random.choice((0, 2, 3))], *strikes)
+            plan, nodes=tuple(nodes), takers=tuple(takers), faults=(*plan.faults[: random.choice((2, 2, 3))], *strikes)
         )
 
     def failovers(self, seed: int) -> ClusterPlan:
