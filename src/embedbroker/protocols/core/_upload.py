@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from embedbroker.kernel import LARGE, Body, GroupUndecided, LargeBodies, Refused
+from embedbroker.kernel import LARGE, Body, GroupUndecided, LargeBodies, Refused, Scope
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
@@ -83,7 +83,8 @@ class Upload:
         if self.is_over:
             return
         if failure is not None:
-            self._end(packet, Refused(ErrorCode.IO_ERROR, failure))
+            # A sender that awaits no answer would count it among the packets that are confirmed.
+            self._end(packet, Refused(ErrorCode.IO_ERROR, failure, Scope.CONNECTION))
         else:
             body = Body(LARGE, self.number, self.size, self._checksum)
             try:
