@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from attrs import define, field
+from attrs import define
 
 from embedbroker.cluster import CONTROL_CHANNEL, InboundPeer, Membership
 from embedbroker.config import Colocated, ReplicationPrimary, Role
@@ -41,11 +41,12 @@ ALREADY_HOSTED = -1
 
 @define
 class _Hosted:
-    """One backup; ``requesters`` wait until it has begun."""
+    """One backup. ``requester`` hears that it has begun, and that it has ended."""
 
     node_id: str
+    requester: InboundPeer
     role: Role = Role.ACTIVATING
-    requesters: list[InboundPeer] = field(factory=list)
+    has_begun: bool = False
 
 
 class BackupHosting:
@@ -103,7 +104,10 @@ class BackupHosting:
         assert isinstance(request, BackupRequest)
         present = self._of(request.node_id)
         if present is not None:
-            self._answer(inbound, started=self._stands_by(present))
+            is_there = self._stands_by(present)
+            if is_there:
+                present.requester = inbound
+            self._answer(inbound, started=is_there)
         elif request.node_id is not None and self._has_room and request.backup_size == len(self._hosted):
             self._start(inbound, request, request.node_id)
         else:
@@ -119,7 +123,7 @@ class BackupHosting:
             self._answer(inbound, started=False)
             return
         index = next(index for index in range(len(self._hosted) + 1) if index not in self._hosted)
-        self._hosted[index] = _Hosted(node_id, requesters=[inbound])
+        self._hosted[index] = _Hosted(node_id, inbound)
         self._log(f"hosts a backup of node {node_id}, as {inbound.name} requested")
         self._output(
             StartBackup(
@@ -135,7 +139,7 @@ class BackupHosting:
         inbound.peer.send(BackupRequestResponse(started), CONTROL_CHANNEL)
 
     def on_change(self, change: BackupChanged) -> None:
-        """Note the role of a backup, and answer the broker that requested it."""
+        """Note the role of a backup; the broker that requested it hears of its begin and of its end."""
         hosted = self._hosted.get(change.index)
         if hosted is None:
             return
@@ -145,7 +149,7 @@ class BackupHosting:
             del self._hosted[change.index]
             reason = f": {change.failure}" if change.failure is not None else ""
             self._log(f"hosts no backup of node {hosted.node_id} any more{reason}")
-        if is_over or change.role in (Role.BACKUP, Role.LIVE):
-            requesters, hosted.requesters = hosted.requesters, []
-            for inbound in requesters:
-                self._answer(inbound, started=not is_over)
+            self._answer(hosted.requester, started=False)
+        elif not hosted.has_begun and change.role in (Role.BACKUP, Role.LIVE):
+            hosted.has_begun = True
+            self._answer(hosted.requester, started=True)

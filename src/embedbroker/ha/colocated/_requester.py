@@ -3,8 +3,8 @@
 Responsible for the question to the members of the cluster, for the choice among those with room, and for the pauses
 between attempts (cluster-and-ha 16). Does not depend on how a backup works.
 
-An attempt ends with a backup that runs, or with a pause. While its host is connected, a broker has its backup; a host
-that is lost is the beginning of the next search.
+An attempt ends with a backup that runs, or with a pause. The next search begins when the host is lost, or reports that
+the backup has ended.
 """
 
 from __future__ import annotations
@@ -168,7 +168,13 @@ class BackupRequester:
 
     def _on_response(self, link: ControlLink, response: Record) -> None:
         assert isinstance(response, BackupRequestResponse)
-        if self._stage is not _Stage.REQUESTING or link is not self._host:
+        if self._stage not in (_Stage.REQUESTING, _Stage.BACKED_UP) or link is not self._host:
+            return
+        if self._stage is _Stage.BACKED_UP:
+            if not response.backup_started:
+                self._log.warning(f"the backup of this broker that {link.name} hosted has ended")
+                self._host = None
+                self._pause(self._membership.now.monotonic, self._interval_s)
             return
         if response.backup_started:
             self._stage, self._due, self._attempts = _Stage.BACKED_UP, None, 0

@@ -83,7 +83,11 @@ def test_one_backup_from_the_question_to_its_end() -> None:
     # A backup that is live gives way to the requester, and may end after that.
     town.hosting.on_change(BackupChanged(0, Role.LIVE))
     assert not town.vote(BackupVote(-1, "n", False, OURS)).available
+    town.hosting.on_change(BackupChanged(0, Role.BACKUP))
+    assert town.answer() is None
     town.hosting.on_change(BackupChanged(0, Role.STOPPED, "no room"))
+    # The host goes on, so its end is all that the requester hears.
+    assert town.answer() is False
     assert town.hosting.hosted == {} and "hosts no backup of node n any more: no room" in town.log
     assert town.vote(BackupVote(-1, "m", False, OURS)).available
 
