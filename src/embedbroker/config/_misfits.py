@@ -18,11 +18,14 @@ from ._ha_policy import Colocated, ReplicationBackup, ReplicationPrimary
 
 __all__ = ["exposure", "misfits"]
 
+_PORT_MAX = 65_535
+
 
 def misfits(config: BrokerConfig) -> list[str]:
     """Return a warning for each pair of settings that do not fit together."""
     found = list(_of_times(config)) + list(_of_sizes(config)) + list(_of_addresses(config)) + list(_of_users(config))
     found += _of_tls(config)
+    found += _of_colocation(config)
     for bridge in config.bridges:
         found += _of_connection(f"bridge {bridge.name!r}", bridge)
     for connection in config.cluster_connections:
@@ -75,6 +78,43 @@ def _of_hosted_backups(config: BrokerConfig, place: str, connection: ClusterConn
                 f"{place}: static_connectors has {name!r}, which excludes of the ha_policy has not: a hosted backup"
                 f" looks for that broker at a port that is {colocated.backup_port_offset} higher; add it to excludes"
             )
+
+
+def _of_colocation(config: BrokerConfig) -> Iterator[str]:
+    colocated = config.ha_policy
+    if not isinstance(colocated, Colocated) or not colocated.max_backups:
+        return
+    scale_down = getattr(colocated.backup, "scale_down", None)
+    if scale_down is None or not scale_down.enabled or isinstance(colocated.backup, ReplicationBackup):
+        yield from _of_shifted_ports(config, colocated)
+    if config.grouping_handler is not None:
+        yield (
+            f"grouping_handler {config.grouping_handler.name!r} with a colocated ha_policy: each hosted backup has the"
+            " same handler as its host, and its primary may have another one; set grouping_handler to None"
+        )
+    for group in config.broadcast_groups:
+        if group.local_bind_port > 0:
+            yield (
+                f"broadcast group {group.name!r}: local_bind_port={group.local_bind_port} with a colocated ha_policy: a"
+                " hosted backup sends from the same port as its host, which is in use; set it to -1"
+            )
+
+
+def _of_shifted_ports(config: BrokerConfig, colocated: Colocated) -> Iterator[str]:
+    ports = [config.port] + [
+        connector.port
+        for name, connector in config.connectors.items()
+        if name not in colocated.excludes
+        and connector.factory != IN_VM_CONNECTOR_FACTORY
+        and connector.port_text.isdecimal()
+    ]
+    room, offset = _PORT_MAX - max(ports), colocated.backup_port_offset
+    if offset * colocated.max_backups > room:
+        yield (
+            f"max_backups={colocated.max_backups} with backup_port_offset={offset}: this broker can host"
+            f" {room // offset} backups, because port {max(ports)} would be raised above {_PORT_MAX}; lower"
+            " backup_port_offset"
+        )
 
 
 def _of_tls(config: BrokerConfig) -> Iterator[str]:

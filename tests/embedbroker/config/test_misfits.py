@@ -11,9 +11,12 @@ from attrs import evolve
 from embedbroker import EmbeddedBroker
 from embedbroker.config import (
     AddressSettings,
+    BroadcastGroup,
     BrokerConfig,
     ClusterConnection,
     Colocated,
+    GroupingHandlerConfig,
+    GroupingHandlerType,
     ReplicationBackup,
     SharedStorePrimary,
     User,
@@ -24,6 +27,13 @@ from embedbroker.runtime._zookeeper import ZooKeeperSettings
 from embedclient import ServerLocator
 from embedclient.agent import LocatorSettings
 from embedclient.model import TLSSettings, ping_period_ms
+
+MULTICAST = BroadcastGroup("all", group_address="231.7.7.7", group_port=9_876)
+COLOCATED: dict[str, Any] = {
+    "cluster_connections": ClusterConnection(),
+    "ha_policy": Colocated(SharedStorePrimary()),
+    "data_directory": "data",
+}
 
 
 @pytest.mark.parametrize(
@@ -85,16 +95,6 @@ def test_the_defaults_fit() -> None:
             "connection_ttl_ms=-1 with a replicating ha_policy:",
         ),
         (
-            {
-                "cluster_connections": ClusterConnection(static_connectors=["b"]),
-                "ha_policy": Colocated(SharedStorePrimary()),
-                "connectors": {"b": "tcp://b:61616"},
-                "data_directory": "data",
-            },
-            "static_connectors has 'b', which excludes of the ha_policy has not: a hosted backup looks for that broker"
-            " at a port that is 100 higher; add it to excludes",
-        ),
-        (
             {"cluster_connections": ClusterConnection(addresses=("eu", "us.#"))},
             "addresses has 'us.#', and its last character is no wildcard there:",
         ),
@@ -119,6 +119,40 @@ def test_the_defaults_fit() -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_broker_names_both_settings(settings: dict[str, Any], said: str) -> None:
+    (text,) = misfits(BrokerConfig(**settings))
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {
+                "cluster_connections": ClusterConnection(static_connectors=["b"]),
+                "ha_policy": Colocated(SharedStorePrimary()),
+                "connectors": {"b": "tcp://b:61616"},
+                "data_directory": "data",
+            },
+            "static_connectors has 'b', which excludes of the ha_policy has not: a hosted backup looks for that broker"
+            " at a port that is 100 higher; add it to excludes",
+        ),
+        (
+            {**COLOCATED, "port": 61_616, "ha_policy": Colocated(SharedStorePrimary(), max_backups=40)},
+            "max_backups=40 with backup_port_offset=100: this broker can host 39 backups, because port 61616 would be"
+            " raised above 65535; lower backup_port_offset",
+        ),
+        (
+            {**COLOCATED, "grouping_handler": GroupingHandlerConfig("groups", GroupingHandlerType.LOCAL)},
+            "grouping_handler 'groups' with a colocated ha_policy:",
+        ),
+        (
+            {**COLOCATED, "broadcast_groups": [evolve(MULTICAST, local_bind_port=5_000)]},
+            "broadcast group 'all': local_bind_port=5000 with a colocated ha_policy:",
+        ),
+    ],
+    ids=["excludes", "ports", "handler", "bind port"],
+)
+def test_a_colocated_broker_names_what_its_backups_cannot_use(settings: dict[str, Any], said: str) -> None:
     (text,) = misfits(BrokerConfig(**settings))
     assert said in text
 
