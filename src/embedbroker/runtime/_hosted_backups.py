@@ -78,6 +78,14 @@ def absolute(config: BrokerConfig) -> BrokerConfig:
     return evolve(config, **{name: os.path.abspath(place) for name, place in given.items() if place is not None})
 
 
+def _url(broker: HostableBroker) -> str | None:
+    """Return the URL of a live broker; None once it serves no more, although its stop is not over."""
+    if broker.role is Role.LIVE:
+        with suppress(IllegalStateException):
+            return broker.url
+    return None
+
+
 class HostedBackups:
     """The hosted backups of one broker, in all of its lives.
 
@@ -95,6 +103,8 @@ class HostedBackups:
         self._logger = logger
         self._running: dict[int, tuple[str, HostableBroker]] = {}
         self._changed = trio.Event()
+        # By node id: why its backup did not begin. Its primary may request it for ever, and gets one line.
+        self._reported: dict[str, str] = {}
 
     async def changed(self) -> None:
         """Wait until a backup has another role, or all have ended."""
@@ -107,7 +117,7 @@ class HostedBackups:
     def states(self) -> list[HostedBackup]:
         """Return the state of each backup that runs, in the order of their names."""
         return [
-            HostedBackup(broker.config.name, node_id, broker.role, broker.url if broker.role is Role.LIVE else None)
+            HostedBackup(broker.config.name, node_id, broker.role, _url(broker))
             for _index, (node_id, broker) in sorted(self._running.items())
             if broker.role is not Role.STOPPED
         ]
@@ -122,7 +132,8 @@ class HostedBackups:
             await self._live(order, host)
         except (ResourceAllocationException, BrokerFailed, ValueError) as error:
             failure = str(error)
-        if failure is not None:
+        if failure is not None and self._reported.get(order.node_id) != failure:
+            self._reported[order.node_id] = failure
             self._logger.error(
                 "the backup of node %s, which %r hosts, ended: %s", order.node_id, self._config.name, failure
             )
@@ -151,6 +162,8 @@ class HostedBackups:
             async with broker:
                 while (role := broker.role) is not Role.STOPPED:
                     host.backup_changed(BackupChanged(order.index, role))
+                    if role in (Role.BACKUP, Role.LIVE):
+                        self._reported.pop(order.node_id, None)
                     self._wake()
                     with suppress(IllegalStateException):
                         await broker.wait_for_role(*(other for other in Role if other not in (role, Role.STOPPED)))

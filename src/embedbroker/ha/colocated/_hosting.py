@@ -41,7 +41,7 @@ ALREADY_HOSTED = -1
 
 @define
 class _Hosted:
-    """One backup. ``requester`` hears that it has begun, and that it has ended."""
+    """One backup. ``requester`` receives an answer when it has begun, and when it has ended."""
 
     node_id: str
     requester: InboundPeer
@@ -90,7 +90,8 @@ class BackupHosting:
     def _on_vote(self, inbound: InboundPeer, vote: Record) -> None:
         assert isinstance(vote, BackupVote)
         present = self._of(vote.node_id)
-        backups, available = len(self._hosted), self._has_room and vote.format == VOTE_FORMAT
+        backups = len(self._hosted)
+        available = self._has_room and vote.format == VOTE_FORMAT and self._may_host(vote.node_id)
         if present is not None:
             backups, available = ALREADY_HOSTED, self._stands_by(present)
         answer = BackupVote(backups, self._membership.node_id, available, VOTE_FORMAT)
@@ -108,23 +109,26 @@ class BackupHosting:
             if is_there:
                 present.requester = inbound
             self._answer(inbound, started=is_there)
-        elif request.node_id is not None and self._has_room and request.backup_size == len(self._hosted):
+        elif (
+            request.node_id is not None
+            and self._has_room
+            and request.backup_size == len(self._hosted)
+            and self._may_host(request.node_id)
+        ):
             self._start(inbound, request, request.node_id)
         else:
             self._answer(inbound, started=False)
 
-    def _is_of_group(self, node_id: str) -> bool:
-        """Return True if a primary has the group of the backups here."""
+    def _may_host(self, node_id: str | None) -> bool:
+        """Return True if a primary has the group of the backups here. A shared store has no groups."""
+        if node_id is None or not self._replicates:
+            return node_id is not None
         member = self._membership.topology.members.get(node_id)
         return member is not None and member.backup_group_name == getattr(self._policy.backup, "group_name", None)
 
     def _start(self, inbound: InboundPeer, request: BackupRequest, node_id: str) -> None:
-        if self._replicates and not self._is_of_group(node_id):
-            self._answer(inbound, started=False)
-            return
         index = next(index for index in range(len(self._hosted) + 1) if index not in self._hosted)
         self._hosted[index] = _Hosted(node_id, inbound)
-        self._log(f"hosts a backup of node {node_id}, as {inbound.name} requested")
         self._output(
             StartBackup(
                 index,
@@ -139,7 +143,7 @@ class BackupHosting:
         inbound.peer.send(BackupRequestResponse(started), CONTROL_CHANNEL)
 
     def on_change(self, change: BackupChanged) -> None:
-        """Note the role of a backup; the broker that requested it hears of its begin and of its end."""
+        """Note the role of a backup, and report its begin and its end to the broker that requested it."""
         hosted = self._hosted.get(change.index)
         if hosted is None:
             return
@@ -147,9 +151,11 @@ class BackupHosting:
         is_over = change.role is Role.STOPPED
         if is_over:
             del self._hosted[change.index]
-            reason = f": {change.failure}" if change.failure is not None else ""
-            self._log(f"hosts no backup of node {hosted.node_id} any more{reason}")
+            if hosted.has_begun:
+                reason = f": {change.failure}" if change.failure is not None else ""
+                self._log(f"hosts no backup of node {hosted.node_id} any more{reason}")
             self._answer(hosted.requester, started=False)
         elif not hosted.has_begun and change.role in (Role.BACKUP, Role.LIVE):
             hosted.has_begun = True
+            self._log(f"hosts a backup of node {hosted.node_id}, as {hosted.requester.name} requested")
             self._answer(hosted.requester, started=True)

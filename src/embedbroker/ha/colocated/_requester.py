@@ -9,6 +9,7 @@ the backup has ended.
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 from typing import Protocol
 
@@ -24,7 +25,7 @@ from embedclient.wire.core import (
     encode_vote,
 )
 
-from ._hosting import VOTE_FORMAT
+from ._hosting import ALREADY_HOSTED, VOTE_FORMAT
 
 __all__ = ["BackupRequester"]
 
@@ -80,6 +81,8 @@ class BackupRequester:
         self._voters: list[ControlLink] = []
         self._answers: dict[ControlLink, BackupVote] = {}
         self._host: ControlLink | None = None
+        # By the node ids of hosts: the requests of this search that they did not fulfil.
+        self._refusals: Counter[str] = Counter()
         membership.handlers[BackupVote] = self._on_vote
         membership.handlers[BackupRequestResponse] = self._on_response
 
@@ -138,19 +141,24 @@ class BackupRequester:
                 self._choose(self._membership.now.monotonic)
 
     def _choose(self, now: float) -> None:
-        """Send the request to the broker that hosts the fewest backups."""
+        """Send the request to the broker that hosts one already, else to that with the fewest refusals and backups."""
         links = self._membership.links
         found = [
-            (vote.backups, vote.node_id or "", link)
+            (self._rank(vote), vote.backups, link)
             for link, vote in self._answers.items()
             if vote.available and vote.format == VOTE_FORMAT and link in links
         ]
         if not found:
             self._fail(now, f"none of {len(self._voters)} brokers has room for one")
             return
-        backups, _node_id, link = min(found, key=lambda each: each[:2])
+        _rank, backups, link = min(found, key=lambda each: each[0])
         self._stage, self._due, self._host = _Stage.REQUESTING, now + self._starts_within_s, link
         link.send(self._request(backups), CONTROL_CHANNEL)
+
+    def _rank(self, vote: BackupVote) -> tuple[bool, int, int, str]:
+        """Return the place of a host among those with room: the least is chosen."""
+        node_id = vote.node_id or ""
+        return vote.backups != ALREADY_HOSTED, self._refusals[node_id], vote.backups, node_id
 
     def _request(self, backups: int) -> BackupRequest:
         config, node_id = self._config, self._membership.node_id
@@ -178,11 +186,14 @@ class BackupRequester:
             return
         if response.backup_started:
             self._stage, self._due, self._attempts = _Stage.BACKED_UP, None, 0
+            self._refusals.clear()
             self._log.info(f"{link.name} hosts a backup of this broker")
         else:
             self._fail(self._membership.now.monotonic, f"{link.name} did not start one")
 
     def _fail(self, now: float, reason: str) -> None:
+        if self._host is not None and self._host in self._answers:
+            self._refusals[self._answers[self._host].node_id or ""] += 1
         self._host = None
         self._attempts += 1
         retries = self._policy.backup_request_retries

@@ -86,7 +86,7 @@ def test_one_backup_from_the_question_to_its_end() -> None:
     town.hosting.on_change(BackupChanged(0, Role.BACKUP))
     assert town.answer() is None
     town.hosting.on_change(BackupChanged(0, Role.STOPPED, "no room"))
-    # The host goes on, so its end is all that the requester hears.
+    # The host goes on, and reports the end of its backup.
     assert town.answer() is False
     assert town.hosting.hosted == {} and "hosts no backup of node n any more: no room" in town.log
     assert town.vote(BackupVote(-1, "m", False, OURS)).available
@@ -96,8 +96,9 @@ def test_a_backup_that_does_not_start_is_an_answer_and_leaves_its_place() -> Non
     town = Town(Colocated(SharedStorePrimary(), max_backups=2))
     assert town.request(BackupRequest(0, node_id="n")) is None
     assert town.request(BackupRequest(1, node_id="m")) is None
+    town.hosting.on_change(BackupChanged(0, Role.ACTIVATING))
     town.hosting.on_change(BackupChanged(0, Role.STOPPED, "cannot use directory"))
-    assert town.answer() is False
+    assert town.answer() is False and town.log == []
     assert town.request(BackupRequest(1, node_id="k")) is None
     assert [(order.index, order.node_id) for order in town.orders] == [(0, "n"), (1, "m"), (0, "k")]
 
@@ -113,6 +114,7 @@ def test_a_backup_that_does_not_start_is_an_answer_and_leaves_its_place() -> Non
 def test_requests_that_are_refused(request_: BackupRequest) -> None:
     town = Town(Colocated(ReplicationPrimary()))
     assert town.request(request_) is False and town.orders == []
+    assert not town.vote(BackupVote(-1, "n", False, OURS)).available
 
 
 def test_an_artemis_gets_no_backup() -> None:

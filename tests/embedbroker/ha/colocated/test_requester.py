@@ -12,7 +12,7 @@ from embedbroker.cluster import ControlLink, Membership
 from embedbroker.config import BrokerConfig, ClusterConnection, Colocated, Role, SharedStorePrimary
 from embedbroker.ha.colocated import BackupRequester
 from embedclient.model import Instant
-from embedclient.wire.core import BackupRequest, BackupRequestResponse, BackupVote, Packet, QuorumVote, Record
+from embedclient.wire.core import BackupRequest, BackupRequestResponse, BackupVote, Packet, Record
 
 OURS = 1
 
@@ -78,6 +78,9 @@ class Town:
         (chosen,) = (host for host, count in zip(self.hosts, before, strict=True) if host.requests > count)
         return chosen
 
+    def is_backed_up(self) -> bool:
+        return self.requester.is_backed_up
+
     def answer(self, host: Host, *, started: bool) -> None:
         self.handlers[BackupRequestResponse](cast(ControlLink, host), BackupRequestResponse(started))
 
@@ -86,10 +89,29 @@ def test_a_backup_that_ends_by_itself_is_requested_again() -> None:
     town = Town(Host("a"), retries=0)
     (host,) = town.hosts
     town.answer(town.attempt(), started=True)
-    assert town.requester.is_backed_up
+    assert town.is_backed_up()
     # The host lives, and its backup does not.
     town.answer(host, started=False)
-    assert not town.requester.is_backed_up
+    assert not town.is_backed_up()
     assert town.log.lines[-1] == "the backup of this broker that a hosted has ended"
     town.answer(town.attempt(), started=True)
-    assert town.requester.is_backed_up and host.requests == 2
+    assert town.is_backed_up() and host.requests == 2
+
+
+def test_hosts_that_refused_come_after_the_others() -> None:
+    """One with the smallest node id and no backup is not chosen for ever."""
+    town = Town(Host("a"), Host("b", backups=1), Host("c", backups=2))
+    a, b, c = town.hosts
+    chosen = []
+    for _attempt in range(4):
+        host = town.attempt()
+        chosen.append(host)
+        town.answer(host, started=False)
+    assert chosen == [a, b, c, a]
+    # One that began meanwhile is better than any other.
+    a.backups = -1
+    assert town.attempt() is a
+    town.answer(a, started=True)
+    a.backups = 0
+    town.answer(a, started=False)
+    assert town.attempt() is a, "the next search begins without refusals"
