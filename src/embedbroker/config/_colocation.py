@@ -6,6 +6,7 @@ Responsible for names, ports and directories, as Artemis chooses them. Does not 
 from __future__ import annotations
 
 from copy import copy
+from urllib.parse import quote
 
 from attrs import evolve
 
@@ -48,7 +49,7 @@ def hosted_backup(
         index: The place of the backup at its host, from 0.
         node_id: The node that it is a backup of.
         place: How others reach the host.
-        data_directory: The directory of that node, with a shared store; a replicating backup has its own.
+        data_directory: The directory of that node, with a shared store; a replicating backup has one for each node.
         lock_directory: The directory of the lock files of that node; None: the data directory.
         bodies_directory: The directory of that node's large messages; None: the data directory.
 
@@ -62,8 +63,11 @@ def hosted_backup(
     policy, offset = colocated.backup, colocated.backup_port_offset * (index + 1)
     if isinstance(policy, ReplicationBackup):
         policy = evolve(policy, node_id=node_id)
-        data_directory = _beside(host.data_directory, suffix)
-        bodies_directory = _beside(host.large_messages_directory, suffix)
+        # Artemis has the number here, too. The next backup at a place may be that of another node, and must not find
+        # the messages of this one. The id comes from another broker: it must not lead to another directory.
+        of_node = f"colocated_backup_{quote(node_id, safe='')}"
+        data_directory = _beside(host.data_directory, of_node)
+        bodies_directory = _beside(host.large_messages_directory, of_node)
         lock_directory = None
     # It moves everything when it takes over, and listens nowhere. Clients go to its host.
     scales_down = False
@@ -81,8 +85,6 @@ def hosted_backup(
             connector=HOST_CONNECTOR if scales_down else each.connector,
             static_connectors=(*each.static_connectors, HOST_CONNECTOR),
         )
-        if each is host.cluster_connection
-        else each
         for each in host.cluster_connections
     ]
     return evolve(

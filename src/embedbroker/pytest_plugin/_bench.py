@@ -254,7 +254,9 @@ class Bench:
         assert isinstance(place, Ground) and config.cluster_connection is not None
         store = place.store
         if place.replicates:
-            store = next((one for one in self._stores if one.disk.name == name), None) or self.make_store(name)
+            # As with directories: one for each node, whatever the place of its backup at the host.
+            disk = f"{name.rpartition('-')[0]}-backup of {owner.name}"
+            store = next((one for one in self._stores if one.disk.name == disk), None) or self.make_store(disk)
         port = self._backup_ports[name]
         ground = Ground(place.group, store, name, port, fabric.links.to(name), dict, self.host_backup)
         own = config.cluster_connection.connector

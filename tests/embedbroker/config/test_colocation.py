@@ -45,9 +45,20 @@ def test_a_replicating_backup_has_directories_beside_those_of_its_host() -> None
     policy = Colocated(ReplicationPrimary(), ReplicationBackup(allow_failback=True), excludes=["b"])
     backup = hosted_backup(evolve(HOST, ha_policy=policy), 1, "n", PLACE)
     assert backup.ha_policy == ReplicationBackup(allow_failback=True, node_id="n")
-    assert backup.data_directory == "/data/acolocated_backup_11"
-    assert backup.large_messages_directory == "/bodies/acolocated_backup_11"
+    assert backup.data_directory == "/data/acolocated_backup_n"
+    assert backup.large_messages_directory == "/bodies/acolocated_backup_n"
     assert (backup.node_manager_lock_directory, backup.port) == (None, 61_816)
+
+
+def test_each_node_has_one_directory_at_a_host_whatever_the_place_of_its_backup() -> None:
+    host = evolve(HOST, ha_policy=Colocated(ReplicationPrimary(), excludes=["b"]))
+    of = {
+        (index, node): hosted_backup(host, index, node, PLACE).data_directory
+        for index in (0, 1)
+        for node in ("n", "m", "../b")
+    }
+    assert of[0, "n"] == of[1, "n"] != of[0, "m"]
+    assert of[0, "../b"] == "/data/acolocated_backup_..%2Fb"
 
 
 def test_ports_of_connectors_are_raised_except_those_of_other_brokers() -> None:
@@ -72,6 +83,14 @@ def test_a_backup_that_scales_down_is_at_the_place_of_its_host() -> None:
     scale_down = ScaleDown(connectors=["colocated_host"], commit_interval=5)
     assert backup.ha_policy == SharedStoreBackup(scale_down=scale_down)
     assert backup.connectors == {**HOST.connectors, "colocated_host": backup.connectors["colocated_host"]}
+    # So it is in each cluster: its host is the member there.
+    first = ClusterConnection("first", connector="a", static_connectors=["b"], addresses=("eu",))
+    second = ClusterConnection("second", connector="in", addresses=("us",))
+    both = evolve(HOST, ha_policy=policy, cluster_connections=[first, second])
+    assert [
+        (each.name, each.connector, each.static_connectors)
+        for each in hosted_backup(both, 0, "n", PLACE, "/data/b").cluster_connections
+    ] == [("first", "colocated_host", ("b", "colocated_host")), ("second", "colocated_host", ("colocated_host",))]
     assert backup.port == 0 and is_at_host(backup.cluster_connection)
     assert not is_at_host(HOST.cluster_connection) and not is_at_host(None)
 
