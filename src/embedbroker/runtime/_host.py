@@ -182,6 +182,9 @@ class BackupRunner(Protocol):
     def start(self, order: StartBackup, host: Host, nursery: trio.Nursery) -> None:
         """Start a backup in a task of its host, which receives each of its roles."""
 
+    def adopt(self, parts: Mapping[str, Mapping[str, object]]) -> None:
+        """Give backups from now on the parts of a configuration that their host has adopted."""
+
 
 class Host:
     """Run a node until it stopped. Everything it starts lives in the given nursery."""
@@ -313,7 +316,16 @@ class Host:
         self._next_number += 1
         self._calls.expect(number)
         self.feed(ReloadConfiguration(number, address_settings, security_settings, diverts, addresses))
-        return await self._calls.wait(number)
+        answer = await self._calls.wait(number)
+        if answer is not None and self.hosted is not None:
+            parts = {
+                "address_settings": address_settings,
+                "security_settings": security_settings,
+                "diverts": diverts,
+                "addresses": addresses,
+            }
+            self.hosted.adopt({name: part for name, part in parts.items() if part is not None})
+        return answer
 
     def backup_changed(self, change: BackupChanged) -> None:
         """Report the role of a hosted backup to the node, if there still is one."""

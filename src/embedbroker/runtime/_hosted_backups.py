@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import trio
 from attrs import evolve, frozen
@@ -98,7 +98,8 @@ class HostedBackups:
     def __init__(
         self, config: BrokerConfig, make: Callable[[BrokerConfig, str], HostableBroker], logger: logging.Logger
     ) -> None:
-        self._config = config
+        # What this life of the host has adopted, and what each begins with.
+        self._config = self._given = config
         self._make = make
         self._logger = logger
         self._running: dict[int, tuple[str, HostableBroker]] = {}
@@ -121,6 +122,14 @@ class HostedBackups:
             for _index, (node_id, broker) in sorted(self._running.items())
             if broker.role is not Role.STOPPED
         ]
+
+    def host_begins(self) -> None:
+        """Return to the configuration that each life of the host begins with."""
+        self._config = self._given
+
+    def adopt(self, parts: Mapping[str, Mapping[str, object]]) -> None:
+        """Give backups from now on the parts of a configuration that their host has adopted, by name."""
+        self._config = evolve(self._config, **cast(dict[str, Any], parts))
 
     def start(self, order: StartBackup, host: Host, nursery: trio.Nursery) -> None:
         """Start a backup in a task of its host, which receives each of its roles."""

@@ -160,6 +160,8 @@ class Life:
                     self.host.on_stop_listening = self._stop_listening
                     self.host.on_let_brokers_in = self._let_brokers_in
                     self.host.hosted = self._hosted
+                    if self._hosted is not None:
+                        self._hosted.host_begins()
                     nursery.start_soon(self._serve)
                     self._follow_configuration(nursery)
                     self.host.start()

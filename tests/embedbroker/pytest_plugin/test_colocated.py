@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from attrs import evolve
 
-from embedbroker import Colocated, SharedStorePrimary
+from embedbroker import AddressSettings, Colocated, SharedStorePrimary
 from embedbroker.pytest_plugin import BlockingCluster, BrokerClock, BrokerCluster
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory
@@ -32,6 +32,21 @@ async def test_a_broker_that_finds_no_room_gives_up_after_its_retries(
     await cluster.nodes[1].crash()
     await broker_clock.advance(10)
     assert "no backup of this broker, after 3 requests: none of 2 brokers has room for one" in caplog.text
+
+
+async def test_a_backup_begins_with_what_its_host_has_adopted(broker_cluster: Callable[..., BrokerCluster]) -> None:
+    cluster = broker_cluster(2, colocated=True)
+    host, other = cluster.nodes
+    await host.start()
+    settings = {"#": AddressSettings(max_delivery_attempts=7)}
+    await host.broker.management.reload_configuration(evolve(host.broker.config, address_settings=settings))
+    await other.start()
+    await cluster.wait_backed_up()
+    backup = other.hosted_backup
+    assert backup is not None and backup.broker.config.address_settings == settings
+    await other.crash()
+    await cluster.wait_formed()
+    assert (await backup.broker.management.address_settings("any")).max_delivery_attempts == 7
 
 
 def test_a_plain_test_over_sockets(broker_cluster_blocking: Callable[..., BlockingCluster]) -> None:
