@@ -129,7 +129,9 @@ class HostedBackups:
 
     def adopt(self, parts: Mapping[str, Mapping[str, object]]) -> None:
         """Give backups from now on the parts of a configuration that their host has adopted, by name."""
-        self._config = evolve(self._config, **cast(dict[str, Any], parts))
+        # An open broker stays open: permissions alone would close its backups to all clients.
+        names = parts.keys() if self._config.is_secured else parts.keys() - {"security_settings"}
+        self._config = evolve(self._config, **cast(dict[str, Any], {name: parts[name] for name in names}))
 
     def start(self, order: StartBackup, host: Host, nursery: trio.Nursery) -> None:
         """Start a backup in a task of its host, which receives each of its roles."""

@@ -44,6 +44,7 @@ async def test_a_backup_begins_with_what_its_host_has_adopted(broker_cluster: Ca
     await cluster.wait_backed_up()
     backup = other.hosted_backup
     assert backup is not None and backup.broker.config.address_settings == settings
+    assert not backup.broker.config.is_secured
     await other.crash()
     await cluster.wait_formed()
     assert (await backup.broker.management.address_settings("any")).max_delivery_attempts == 7
