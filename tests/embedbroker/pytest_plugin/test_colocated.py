@@ -34,6 +34,19 @@ async def test_a_broker_that_finds_no_room_gives_up_after_its_retries(
     assert "no backup of this broker, after 3 requests: none of 2 brokers has room for one" in caplog.text
 
 
+async def test_a_backup_that_is_killed_alone_is_there_again(
+    broker_cluster: Callable[..., BrokerCluster], broker_clock: BrokerClock
+) -> None:
+    cluster = await broker_cluster(2, colocated=True).start()
+    node, host = cluster.nodes
+    assert node.hosted_backup is not None
+    killed = node.hosted_backup.broker
+    killed.kill()
+    await broker_clock.advance(5)
+    await cluster.wait_backed_up()
+    assert node.hosted_backup.broker is not killed and len(host.broker.hosted_backups) == 1
+
+
 async def test_a_backup_begins_with_what_its_host_has_adopted(broker_cluster: Callable[..., BrokerCluster]) -> None:
     cluster = broker_cluster(2, colocated=True)
     host, other = cluster.nodes
