@@ -188,6 +188,7 @@ class _Listener:
         if not self.places:
             self._warns_at = now.monotonic + self._group.initial_wait_timeout_ms / 1000
         self.is_joined = True
+        self._state.on_rejoined()
         self._orders.append(JoinGroup(self.endpoint, self._group.group))
 
     def on_failed(self, reason: str, now: Instant) -> None:

@@ -126,7 +126,7 @@ class TrioLoop:
         # Imported here, so that programs without discovery do not load it.
         from embedclient.transport import SystemDatagrams
 
-        receiver = await (self._datagrams or SystemDatagrams()).open_receiver(search.group)
+        receiver = await (self._datagrams or SystemDatagrams(newest_first=True)).open_receiver(search.group)
         try:
             with trio.move_on_after(math.inf if search.timeout_s is None else search.timeout_s):
                 while not search.on_datagram(await receiver.receive()):

@@ -592,7 +592,7 @@ async def _search_in_group(search: BrokerSearch, group: MulticastGroup) -> None:
 async def _search_in_directory(search: BrokerSearch, directory: SharedDirectory) -> None:
     from embedclient.transport import LOOK_EVERY_S, DirectoryReader
 
-    reader = DirectoryReader(directory)
+    reader = DirectoryReader(directory, newest_first=True)
     async with asyncio.timeout(search.timeout_s):
         while True:
             try:

@@ -4,8 +4,8 @@ Responsible for the files, in threads, because a directory of another machine ma
 of a datagram.
 
 No clocks are compared: a file counts as sent again when it changed, and the first look takes every file. So each
-receiver gets what a crashed sender left, once. A sender removes its file at its close, and at its beginning files that
-are older by an hour than its own.
+receiver gets what a crashed sender left, once. A sender removes its file at its close, and with its first datagram the
+files that are older by an hour than its own.
 """
 
 from __future__ import annotations
@@ -40,10 +40,17 @@ _REMOVAL_S: Final = 2.0
 
 
 class DirectoryReader:
-    """What changed in a directory since the last look. It blocks, so it belongs into a thread."""
+    """What changed in a directory since the last look. It blocks, so it belongs into a thread.
 
-    def __init__(self, directory: SharedDirectory) -> None:
+    Args:
+        directory: Where senders have their files.
+        newest_first: Whether the file that changed last comes first: a search that ends with the first file of use
+            must not begin with what a crashed sender left. Otherwise the newest one comes last, so that it counts.
+    """
+
+    def __init__(self, directory: SharedDirectory, *, newest_first: bool = False) -> None:
         self._directory = directory
+        self._newest_first = newest_first
         self._seen: dict[str, tuple[int, int, int]] = {}
 
     def look(self) -> list[bytes]:
@@ -65,7 +72,8 @@ class DirectoryReader:
         except OSError as error:
             raise OSError(error.errno, f"cannot read {self._directory}: {error_text(error)}") from error
         newest = sorted(present, key=lambda name: present[name], reverse=True)[:_FILES_MAX]
-        changed = [name for name in newest if self._seen.get(name) != present[name]]
+        ordered = newest if self._newest_first else reversed(newest)
+        changed = [name for name in ordered if self._seen.get(name) != present[name]]
         self._seen = {name: present[name] for name in newest}
         return [content for name in changed if (content := self._content(name))]
 
@@ -81,9 +89,9 @@ class DirectoryReader:
 class DirectoryReceiver:
     """A DatagramReceiver of a directory."""
 
-    def __init__(self, directory: SharedDirectory) -> None:
+    def __init__(self, directory: SharedDirectory, *, newest_first: bool = False) -> None:
         self._directory = directory
-        self._reader = DirectoryReader(directory)
+        self._reader = DirectoryReader(directory, newest_first=newest_first)
         self._waiting: deque[bytes] = deque()
         self._has_looked = False
         self._closed = trio.Event()

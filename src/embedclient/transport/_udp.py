@@ -90,7 +90,13 @@ class SystemDatagrams:
     """Datagrams over UDP, or over files of a shared directory.
 
     The time to live of each datagram is 1, so no router forwards it.
+
+    Args:
+        newest_first: Whether the newest file of a shared directory comes first, for a search that takes one datagram.
     """
+
+    def __init__(self, *, newest_first: bool = False) -> None:
+        self._newest_first = newest_first
 
     async def open_sender(self, group: BroadcastEndpoint) -> DatagramSender:
         if isinstance(group, SharedDirectory):
@@ -111,7 +117,7 @@ class SystemDatagrams:
 
     async def open_receiver(self, group: BroadcastEndpoint) -> DatagramReceiver:
         if isinstance(group, SharedDirectory):
-            return DirectoryReceiver(group)
+            return DirectoryReceiver(group, newest_first=self._newest_first)
         interface = await _interface(group, f"cannot join {group}")
         return UdpReceiver(joined_socket(group, interface), group)
 

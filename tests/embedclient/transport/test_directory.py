@@ -66,7 +66,10 @@ async def test_what_a_crashed_sender_left_is_received_once_and_removed_after_an_
         then = (folder / f"{name}.announcement").stat().st_mtime - age_s
         os.utime(folder / f"{name}.announcement", (then, then))
     receiver = await datagrams.open_receiver(directory)
-    assert {await next_of(receiver), await next_of(receiver)} == {b"old", b"young"}
+    assert [await next_of(receiver), await next_of(receiver)] == [b"old", b"young"]
+    searching = await SystemDatagrams(newest_first=True).open_receiver(directory)
+    assert [await next_of(searching), await next_of(searching)] == [b"young", b"old"]
+    searching.close()
     sender = await datagrams.open_sender(directory)
     sender.send_nowait(b"present")
     assert await next_of(receiver) == b"present"

@@ -34,8 +34,11 @@ __all__ = [
 _ENTRIES_MAX: Final = 200
 _ENTRY_PARAMETERS_MAX: Final = 200
 _ENTRY_CHARACTERS_MAX: Final = 8_192
-# One datagram of a replaced start may have been on its way; a second one shows that its broker still runs.
-_RETURNS_OF_THE_REPLACED: Final = 2
+# One datagram of an earlier start may have been on its way, or in a shared directory; a second one shows that its broker
+# still runs.
+_SIGHTINGS_OF_A_RUNNING_ONE: Final = 2
+# Starts with the node id of this broker whose sightings are counted.
+_OWN_STARTS_MAX: Final = 200
 
 
 @frozen
@@ -104,7 +107,8 @@ class DiscoveryGroup:
         self._refresh_timeout = refresh_timeout_ms / 1000
         # The node that was silent longest comes first: each datagram moves its node to the end.
         self._nodes: dict[str, _Node] = {}
-        self._shared_with: str | None = None
+        # How often other starts with the node id of this broker were seen, by unique id.
+        self._own_sightings: dict[str, int] = {}
 
     @property
     def entries(self) -> list[DiscoveryEntry]:
@@ -127,6 +131,12 @@ class DiscoveryGroup:
             del self._nodes[node_id]
             changes.append(EntryExpired(node.entry))
         return changes
+
+    def on_rejoined(self) -> None:
+        """Forget how often earlier starts were seen: what crashed ones left in a shared directory comes once more."""
+        self._own_sightings.clear()
+        for node in self._nodes.values():
+            node.returns = 0
 
     def on_datagram(self, data: bytes, now: float) -> list[DiscoveryChange]:
         """Handle a datagram, and return what it and the time changed.
@@ -159,7 +169,7 @@ class DiscoveryGroup:
             return [*changes, EntryAdded(entry)]
         if entry.unique_id == node.replaced_unique_id:
             node.returns += 1
-            return [NodeIdShared(entry.node_id)] if node.returns == _RETURNS_OF_THE_REPLACED else []
+            return [NodeIdShared(entry.node_id)] if node.returns == _SIGHTINGS_OF_A_RUNNING_ONE else []
         previous = node.entry
         node.entry = entry
         node.expires_at = expires_at
@@ -174,10 +184,12 @@ class DiscoveryGroup:
     def _check_own(self, datagram: DiscoveryDatagram) -> list[DiscoveryChange]:
         """Return a change if another broker uses the node id of this one. Each start of it is reported once."""
         unique_id = datagram.unique_id
-        if self.own_unique_id in (None, unique_id) or unique_id == self._shared_with:
+        if self.own_unique_id in (None, unique_id):
             return []
-        self._shared_with = unique_id
-        return [NodeIdShared(datagram.node_id)]
+        if unique_id not in self._own_sightings and len(self._own_sightings) >= _OWN_STARTS_MAX:
+            self._own_sightings.clear()
+        sightings = self._own_sightings[unique_id] = self._own_sightings.get(unique_id, 0) + 1
+        return [NodeIdShared(datagram.node_id)] if sightings == _SIGHTINGS_OF_A_RUNNING_ONE else []
 
 
 def announced_entry(data: bytes) -> DiscoveryEntry | None:

@@ -143,10 +143,24 @@ def test_datagrams_of_this_broker_are_no_entries_but_let_others_expire() -> None
 def test_another_broker_with_the_node_id_of_this_one_is_reported_once_per_start() -> None:
     group = DiscoveryGroup()
     group.own_node_id, group.own_unique_id = "own", "u"
-    assert group.on_datagram(datagram("own", "copy 1"), 0.0) == [NodeIdShared("own")]
-    assert group.on_datagram(datagram("own", "copy 1"), 1.0) == []
-    assert group.on_datagram(datagram("own", "copy 2"), 2.0) == [NodeIdShared("own")]
+    seen = [
+        group.on_datagram(datagram("own", copy), float(second)) for second in range(3) for copy in ("copy 1", "copy 2")
+    ]
+    # A single datagram may be what an earlier start of this broker left in a shared directory.
+    assert seen == [[], [], [NodeIdShared("own")], [NodeIdShared("own")], [], []]
     assert group.entries == []
+
+
+def test_what_earlier_starts_left_is_read_again_after_a_failed_directory_and_is_no_second_broker() -> None:
+    group = DiscoveryGroup()
+    group.own_node_id, group.own_unique_id = "own", "u2"
+    group.on_datagram(datagram("n", "u1", 1), 0.0)
+    group.on_datagram(datagram("n", "u2", 2), 0.0)
+    for second in range(3):
+        group.on_rejoined()
+        assert group.on_datagram(datagram("own", "u1"), float(second)) == []
+        assert group.on_datagram(datagram("n", "u1", 1), float(second)) == []
+    assert group.entries == [entry("n", "u2", 2)]
 
 
 def test_a_backup_that_broadcasts_nothing_shares_the_node_id_of_its_live_broker_without_a_report() -> None:
