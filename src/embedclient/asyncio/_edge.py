@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -595,15 +596,26 @@ async def _search_in_directory(search: BrokerSearch, directory: SharedDirectory)
     reader = DirectoryReader(directory, newest_first=True)
     async with asyncio.timeout(search.timeout_s):
         while True:
-            try:
-                found = await asyncio.get_running_loop().run_in_executor(None, reader.look)
-            except RuntimeError as error:
-                if not is_thread_shortage(error):
-                    raise
-                raise OSError(str(ThreadShortage(f"reading {directory}"))) from error
+            found = await _in_daemon_thread(reader.look, f"reading {directory}")
             if any(search.on_datagram(data) for data in found):
                 return
             await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _in_daemon_thread(work: Callable[[], T], purpose: str) -> T:
+    """Run work that may hang for ever. An executor of the loop would wait for it when the program ends.
+
+    Raises:
+        OSError: the operating system starts no thread.
+    """
+    result: concurrent.futures.Future[T] = concurrent.futures.Future()
+    try:
+        threading.Thread(target=_run_into, args=(result, work), name=f"embedclient {purpose}", daemon=True).start()
+    except RuntimeError as error:
+        if not is_thread_shortage(error):
+            raise
+        raise OSError(str(ThreadShortage(purpose))) from error
+    return await asyncio.wrap_future(result)
 
 
 async def _interface(loop: asyncio.AbstractEventLoop, group: MulticastGroup) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ files that are older by an hour than its own.
 from __future__ import annotations
 
 import os
+import stat
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,6 +37,8 @@ _BYTES_MAX: Final = 65_535
 # As many as a discovery group has entries.
 _FILES_MAX: Final = 200
 _LEFT_S: Final = 3_600.0
+# To open a pipe would wait for its writer. Not everywhere a part of `os`.
+_NONBLOCK: Final = getattr(os, "O_NONBLOCK", 0)
 _REMOVAL_S: Final = 2.0
 
 
@@ -66,7 +69,8 @@ class DirectoryReader:
                     if entry.name.endswith(_SUFFIX):
                         with suppress(FileNotFoundError):
                             found = entry.stat()
-                            present[entry.name] = (found.st_mtime_ns, found.st_ino, found.st_size)
+                            if stat.S_ISREG(found.st_mode):
+                                present[entry.name] = (found.st_mtime_ns, found.st_ino, found.st_size)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -79,11 +83,16 @@ class DirectoryReader:
 
     def _content(self, name: str) -> bytes:
         try:
-            with open(os.path.join(self._directory.place, name), "rb") as file:
+            with open(os.path.join(self._directory.place, name), "rb", opener=_open_nonblocking) as file:
                 return file.read(_BYTES_MAX)
         except OSError:
             # Its sender has just removed it, or it is not for this user: others may still be.
             return b""
+
+
+def _open_nonblocking(path: str, flags: int) -> int:
+    # A file of another kind may have taken the place of the one that was seen.
+    return os.open(path, flags | _NONBLOCK)
 
 
 class DirectoryReceiver:

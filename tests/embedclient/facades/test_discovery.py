@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import embedclient.asyncio
 from embedclient.engine.core._discovery import BroadcastGroup
 from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
 from embedclient.model import TransportConfiguration
+from embedclient.transport import DirectoryReader
 from tests.embedclient.facades.conftest import Client, connected
 
 LOOPBACK = "127.0.0.1"
@@ -129,3 +131,27 @@ async def test_a_flood_of_datagrams_does_not_stop_the_loop(
     expected = asyncio.CancelledError if end == "cancelled" else ConnectionTimedOutException
     with pytest.raises(expected):
         await trio.to_thread.run_sync(asyncio.run, search())
+
+
+def test_a_directory_that_hangs_does_not_keep_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of asyncio alone: its loop waits for its executor at the end."""
+    (tmp_path / "stack.xml").write_text(f"<config><TCP/><FILE_PING location='{tmp_path}'/></config>")
+    released, ended = threading.Event(), threading.Event()
+
+    def hang(_: DirectoryReader) -> list[bytes]:
+        released.wait(5)
+        ended.set()
+        return []
+
+    async def search() -> None:
+        url = f"jgroups://c?file={tmp_path / 'stack.xml'}&discoveryInitialWaitTimeout=20"
+        async with embedclient.asyncio.ConnectionFactory(url).connect():
+            pass
+
+    monkeypatch.setattr(DirectoryReader, "look", hang)
+    try:
+        with pytest.raises(ConnectionTimedOutException, match="no announcement is there within"):
+            asyncio.run(search())
+        assert not ended.is_set()
+    finally:
+        released.set()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 import trio
 
 from embedclient.model import SharedDirectory
-from embedclient.transport import SystemDatagrams, TransportLost, _directory
+from embedclient.transport import DirectoryReader, SystemDatagrams, TransportLost, _directory, run_in_thread
 from embedclient.transport._datagrams import DatagramReceiver
 
 
@@ -78,6 +79,23 @@ async def test_what_a_crashed_sender_left_is_received_once_and_removed_after_an_
     assert (folder / "young.announcement").exists()
     sender.close()
     receiver.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes with a name")
+async def test_what_is_no_file_is_left_out_and_a_pipe_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "channel").mkdir()
+    (tmp_path / "channel" / "folder.announcement").mkdir()
+    pipe = tmp_path / "channel" / "pipe.announcement"
+    os.mkfifo(pipe)
+    (tmp_path / "channel" / "file.announcement").write_bytes(b"one")
+    directory = SharedDirectory(str(tmp_path), "channel")
+    with trio.fail_after(20):
+        assert await run_in_thread(DirectoryReader(directory).look, "a test", abandon_on_cancel=True) == [b"one"]
+        # One that takes the place of a file behind the look.
+        monkeypatch.setattr(stat, "S_ISREG", lambda _: True)
+        assert await run_in_thread(DirectoryReader(directory).look, "a test", abandon_on_cancel=True) == [b"one"]
 
 
 async def test_a_place_that_is_no_directory_is_an_error_that_names_it(tmp_path: Path) -> None:
