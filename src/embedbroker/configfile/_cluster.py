@@ -68,7 +68,7 @@ def cluster_connections(
     found: dict[str, ClusterConnection] = {}
     for element in (*children.get("cluster-connection-uri", ()), *children.get("cluster-connection", ())):
         if element.name == "cluster-connection-uri":
-            connection = connection_of_uri(element, connectors, tls, findings)
+            connection = connection_of_uri(element, connectors, groups, tls, findings)
         else:
             connection = _connection(element, connectors, groups, findings)
         if connection is None:

@@ -1,17 +1,22 @@
 """``cluster-connection-uri``: a cluster connection as one URL, ``static://(tcp://a:61616,tcp://b:61616)?name=value``.
 
-Responsible for the grammar of Artemis, and for the connectors inside the URL. Does not depend on the elements of a
-``cluster-connection``.
+``multicast://my-group?name=value`` names a ``discovery-group`` instead. Responsible for the grammar of Artemis, and for
+the connectors inside the URL. Does not depend on the elements of a ``cluster-connection``.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from itertools import count
 from typing import Any
+
+from attrs import evolve
 
 from embedbroker.config import ClusterConnection, MessageLoadBalancing
 from embedclient.model import CONNECTOR_PARAMETERS, TransportConfiguration, describe_name, did_you_mean, url_parameters
 
+from ._discovery import is_discovery_group
 from ._document import Element
 from ._findings import Findings
 from ._mapping import Fields, built, required_attribute, store
@@ -22,7 +27,10 @@ from ._values import WrongValue, boolean, number, one_of, prefixes, size, text, 
 
 __all__ = ["connection_of_uri"]
 
-_URI = re.compile(r"static://\((?P<places>[^()]+)\)(?:\?(?P<query>.*))?", re.DOTALL | re.IGNORECASE)
+_QUERY = r"(?:\?(?P<query>.*))?"
+# As in Artemis, a list in parentheses may stand behind both schemes, and needs no slashes.
+_STATIC = re.compile(rf"(?:static|multicast):(?://)?\((?P<places>[^()]+)\){_QUERY}", re.DOTALL | re.IGNORECASE)
+_GROUP = re.compile(rf"multicast://(?P<group>[^()/?#:@]+)/?{_QUERY}", re.DOTALL | re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _PARAMETERS: Fields = {
     "address": ("addresses", prefixes),
@@ -50,7 +58,11 @@ _PARAMETERS: Fields = {
 
 
 def connection_of_uri(
-    element: Element, connectors: dict[str, TransportConfiguration], tls: TLSParameters, findings: Findings
+    element: Element,
+    connectors: dict[str, TransportConfiguration],
+    groups: Collection[str],
+    tls: TLSParameters,
+    findings: Findings,
 ) -> ClusterConnection | None:
     """Return the cluster connection, and add the connectors inside the URL to those of the file."""
     element.taken = True
@@ -59,12 +71,13 @@ def connection_of_uri(
     if name is None or uri is None:
         return None
     place = element.attribute_place("address")
-    matched = _URI.fullmatch(_SPACE.sub("", uri))
+    plain = _SPACE.sub("", uri)
+    matched = _STATIC.fullmatch(plain) or _GROUP.fullmatch(plain)
     if matched is None:
         findings.refuse(
             place,
-            "is no URL such as static://(tcp://host:61616)?connectorName=artemis; for udp:// write a discovery-group, "
-            "and a cluster-connection with elements",
+            "is no URL such as static://(tcp://host:61616)?connectorName=artemis, or multicast://group?connectorName="
+            "artemis with the name of a discovery-group",
         )
         return None
     errors_before = len(findings.errors)
@@ -76,7 +89,11 @@ def connection_of_uri(
     elif connector not in connectors:
         hint = did_you_mean(connector, [describe_name(each) for each in connectors])
         findings.refuse(place, f"there is no connector {describe_name(connector)!r}{hint}")
-    values["static_connectors"] = _static(matched["places"], element, connectors, tls, findings)
+    found = matched.groupdict()
+    if "places" in found:
+        values["static_connectors"] = _static(found["places"], element, connectors, tls, findings)
+    elif is_discovery_group(found["group"], place, groups, findings):
+        values["discovery_group"] = found["group"]
     if len(findings.errors) > errors_before:
         return None
     return built(ClusterConnection, values, element.place, findings)
@@ -102,7 +119,7 @@ def _values(query: str, place: str, findings: Findings) -> dict[str, Any]:
 def _static(
     places: str, element: Element, connectors: dict[str, TransportConfiguration], tls: TLSParameters, findings: Findings
 ) -> tuple[str, ...]:
-    """Return the names of the connectors inside the URL: their scheme, host and port."""
+    """Return the names of the connectors inside the URL: their scheme, host and port, and a number if that is taken."""
     names: list[str] = []
     place = element.attribute_place("address")
     for part in places.split(","):
@@ -112,6 +129,11 @@ def _static(
             findings.refuse(place, str(error))
             continue
         name = f"{url.scheme}://{url.host}" if url.scheme == "vm" else f"{url.scheme}://{url.host}:{url.port}"
-        connectors.setdefault(name, connector_of(name, element, url, tls, findings))
-        names.append(name)
+        connector = connector_of(name, element, url, tls, findings)
+        for copy in count(2):
+            if connectors.setdefault(connector.name, connector) == connector:
+                break
+            # Another one leads there in another way, as without TLS.
+            connector = evolve(connector, name=f"{name}#{copy}")
+        names.append(connector.name)
     return tuple(names)

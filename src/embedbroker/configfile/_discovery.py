@@ -20,7 +20,7 @@ from ._mapping import Fields, built, named_once, required_attribute, store, valu
 from ._transports import connector_refs
 from ._values import text, whole
 
-__all__ = ["broadcast_groups", "discovery_group_ref", "discovery_groups"]
+__all__ = ["broadcast_groups", "discovery_group_ref", "discovery_groups", "is_discovery_group"]
 
 _GROUP: Fields = {
     "group-address": ("group_address", text),
@@ -121,8 +121,14 @@ def discovery_group_ref(
     if element is None:
         return
     name = required_attribute(element, "discovery-group-name", findings)
-    if name is not None and name not in groups:
-        others = [describe_name(group) for group in groups]
-        text = f"there is no discovery-group {describe_name(name)!r}{did_you_mean(name, others)}"
-        findings.refuse(element.place, text)
+    if name is not None:
+        is_discovery_group(name, element.place, groups, findings)
     store(values, "discovery_group", name, kind, element.place, findings)
+
+
+def is_discovery_group(name: str, place: str, groups: Collection[str], findings: Findings) -> bool:
+    """Return True if there is a discovery group of the name; add an error if not."""
+    if name not in groups:
+        others = [describe_name(group) for group in groups]
+        findings.refuse(place, f"there is no discovery-group {describe_name(name)!r}{did_you_mean(name, others)}")
+    return name in groups

@@ -392,10 +392,43 @@ def test_a_cluster_connection_as_a_url(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("start", ["static:", "STATIC://", "multicast://"])
+def test_the_list_of_a_cluster_connection_as_a_url_begins_as_in_artemis(start: str, tmp_path: Path) -> None:
+    loaded = load(tmp_path, cluster(uri(f"{start}(tcp://b:1)?connectorName=one")))
+    assert loaded.config.cluster_connection == ClusterConnection("c", "one", ("tcp://b:1",))
+
+
+def test_a_cluster_connection_as_a_url_names_a_discovery_group(tmp_path: Path) -> None:
+    groups = (
+        "<discovery-groups><discovery-group name='my-group'><group-address>231.7.7.7</group-address></discovery-group>"
+        "</discovery-groups>"
+    )
+    loaded = load(tmp_path, groups + cluster(uri("multicast://my-group?connectorName=one;maxHops=2")))
+    assert loaded.config.cluster_connection == ClusterConnection("c", "one", discovery_group="my-group", max_hops=2)
+    (found,) = refused(tmp_path, groups + cluster(uri("multicast://my-grop?connectorName=one")))
+    assert "@address: there is no discovery-group 'my-grop'; did you mean 'my-group'?" in found
+
+
+def test_two_ways_to_one_place_inside_urls_are_two_connectors(tmp_path: Path) -> None:
+    addresses = ("tcp://b:1", "tcp://b:1?sslEnabled=true", "tcp://b:1?tcpNoDelay=false", "tcp://b:1?sslEnabled=true")
+    uris = [
+        f"<cluster-connection-uri name='{name}' address='static://({place})?connectorName=one;address={name}'/>"
+        for name, place in zip("wxyz", addresses, strict=True)
+    ]
+    loaded = load(tmp_path, cluster(*uris))
+    names = [name for each in loaded.config.cluster_connections for name in each.static_connectors]
+    assert names == ["tcp://b:1", "tcp://b:1#2", "tcp://b:1#3", "tcp://b:1#2"]
+    assert [loaded.config.connectors[name].is_secure for name in names] == [False, True, False, True]
+
+
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
         ("udp://231.7.7.7:9876?connectorName=one", "is no URL such as static://(tcp://host:61616)?connectorName="),
+        (
+            "multicast:group?connectorName=one",
+            "or multicast://group?connectorName=artemis with the name of a discovery",
+        ),
         ("static://(tcp://b:1)", "has no connectorName: others would not know how to reach this broker"),
         ("static://(tcp://b:1)?connectorName=onee", "there is no connector 'onee'; did you mean 'one'?"),
         ("static://(http://b:1)?connectorName=one", "has the scheme 'http'"),

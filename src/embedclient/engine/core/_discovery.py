@@ -34,8 +34,8 @@ __all__ = [
 _ENTRIES_MAX: Final = 200
 _ENTRY_PARAMETERS_MAX: Final = 200
 _ENTRY_CHARACTERS_MAX: Final = 8_192
-# One datagram of an earlier start may have been on its way, or in a shared directory; a second one shows that its broker
-# still runs.
+# One datagram of an earlier start may have been on its way, or left in a shared directory; a second one shows that its
+# broker still runs.
 _SIGHTINGS_OF_A_RUNNING_ONE: Final = 2
 # Starts with the node id of this broker whose sightings are counted.
 _OWN_STARTS_MAX: Final = 200
