@@ -21,7 +21,7 @@ from ._diverts import diverts, wildcards
 from ._document import Element
 from ._findings import Findings
 from ._grouping import grouping_handler
-from ._ha import ha_policy
+from ._ha import ha_policy, with_places_of_others
 from ._mapping import Fields, attribute_of, built, store, value_of, values_of
 from ._security import Codec, security_values
 from ._tls import TLSParameters
@@ -107,12 +107,13 @@ def broker_config(
         findings.warn(f"{core.place}/connection-ttl-override", "clients that ask for another time to live get it")
     values["connectors"] = connectors = connectors_of(core, tls, findings)
     policy = ha_policy(core, connectors, findings)
-    if policy is not None:
-        values["ha_policy"] = policy
     values["broadcast_groups"] = broadcast_groups(core, connectors, folder, findings)
     values["discovery_groups"] = discovery_groups(core, folder, findings)
     groups = [group.name for group in values["discovery_groups"]]
+    own = set(connectors)
     values["cluster_connections"] = cluster_connections(core, connectors, groups, tls, findings)
+    if policy is not None:
+        values["ha_policy"] = with_places_of_others(policy, [name for name in connectors if name not in own])
     values["wildcard_addresses"] = characters = wildcards(core, findings)
     markers = values.get("literal_match_markers", "")
     values["address_settings"] = address_settings(core, characters, markers, findings)

@@ -5,8 +5,10 @@ Responsible for old and new names of the parts, and for their elements. Does not
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
+
+from attrs import evolve
 
 from embedbroker.config import (
     Colocated,
@@ -26,7 +28,7 @@ from ._mapping import Fields, attribute_of, built, named_once, required_attribut
 from ._transports import connector_refs
 from ._values import boolean, seconds, text, whole
 
-__all__ = ["ha_policy"]
+__all__ = ["ha_policy", "with_places_of_others"]
 
 # Artemis' default for a manager without a class-name.
 _DEFAULT_MANAGER = "org.apache.activemq.artemis.lockmanager.zookeeper.CuratorDistributedLockManager"
@@ -110,6 +112,11 @@ def ha_policy(core: Element, connectors: Collection[str], findings: Findings) ->
     if part is not None and part.name == "colocated":
         return _colocated(strategy.name, part, connectors, findings)
     return None if part is None else _policy(_KINDS[strategy.name, part.name], part, connectors, findings)
+
+
+def with_places_of_others(policy: HAPolicy, names: Iterable[str]) -> HAPolicy:
+    """Return a policy whose hosted backups keep the ports of further connectors: those inside URLs, as in Artemis."""
+    return evolve(policy, excludes=(*policy.excludes, *names)) if isinstance(policy, Colocated) else policy
 
 
 def _only_one(element: Element, names: tuple[str, ...], findings: Findings) -> Element | None:

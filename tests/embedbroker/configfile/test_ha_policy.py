@@ -16,6 +16,8 @@ from embedbroker.config import (
     ScaleDown,
     SharedStoreBackup,
     SharedStorePrimary,
+    hosted_backup,
+    misfits,
 )
 from tests.embedbroker.configfile.config_files import Loaded, load, refused
 
@@ -86,6 +88,18 @@ def test_the_policies_of_the_documents(text: str, value: HAPolicy, tmp_path: Pat
     loaded = policy(tmp_path, text)
     assert loaded.config.ha_policy == value
     assert loaded.warnings == []
+
+
+def test_a_hosted_backup_looks_for_the_places_inside_a_url_at_their_ports(tmp_path: Path) -> None:
+    """As in Artemis, and such a place has no name that a file could exclude."""
+    colocated = "<colocated><excludes><connector-ref>two</connector-ref></excludes></colocated>"
+    connection = "<cluster-connection-uri name='c' address='static://(tcp://o:1)?connectorName=one'/>"
+    core = in_policy(f"<replication>{colocated}</replication>")
+    config = load(tmp_path, f"{core}<cluster-connections>{connection}</cluster-connections>").config
+    assert config.ha_policy == Colocated(excludes=("two", "tcp://o:1"))
+    assert misfits(config) == []
+    backup = hosted_backup(config, 0, "n", config.connectors["one"])
+    assert backup.connectors["tcp://o:1"].port == 1
 
 
 def test_without_a_policy_there_is_no_backup(tmp_path: Path) -> None:
