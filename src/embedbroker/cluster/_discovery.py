@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol, TypeAlias
 
 from embedbroker.config import BroadcastGroup, BrokerConfig, DiscoveryGroup, Role
+from embedbroker.kernel import LineBudget
 from embedclient.engine import JoinGroup, LeaveGroup, SendDatagram
 from embedclient.engine import core as engine
 from embedclient.errors import LocalProtocolError, RemoteProtocolError
@@ -23,9 +24,6 @@ from ._membership import own_connector
 
 __all__ = ["Discovery", "DiscoveryLog"]
 
-# Datagrams need no password, and each may bring a change: lines about the brokers of a group within a minute.
-_LINES_MAX = 50
-_LINES_S = 60.0
 # Pause before a group is joined again, in seconds: its network interface may come up.
 _JOIN_AGAIN_S = 5.0
 
@@ -159,8 +157,12 @@ class _Listener:
         self._warns_at: float | None = None
         self._failure = ""
         self._has_seen_unusable = False
-        # The lines of this minute, and its end in monotonic seconds.
-        self._lines, self._lines_until = 0, 0.0
+        # Datagrams need no password, and each may bring a change.
+        self._budget = LineBudget(
+            log.warning,
+            f"{self.endpoint}: more brokers announce themselves at {group.group} than belong there, or one that sends"
+            " something else; use another group",
+        )
         # Where `places` lead.
         self._destinations: set[Hashable] = set()
 
@@ -254,17 +256,8 @@ class _Listener:
 
     def _report(self, log: Callable[[str], None], text: str, now: Instant) -> None:
         """Write a line about another broker, unless there were too many within this minute."""
-        if now.monotonic >= self._lines_until:
-            self._lines_until, self._lines = now.monotonic + _LINES_S, 0
-        self._lines += 1
-        if self._lines <= _LINES_MAX:
+        if self._budget.takes_line(now.monotonic):
             log(f"{self.endpoint}: {text}")
-        elif self._lines == _LINES_MAX + 1:
-            self._log.warning(
-                f"{self.endpoint}: {_LINES_MAX} lines within {_LINES_S:g} s, further ones are left out for that time:"
-                f" more brokers announce themselves at {self._group.group} than belong there, or one that sends"
-                " something else; use another group"
-            )
 
     def _compare(self) -> None:
         """Update the places: one connector per place, although the broker there may have another node id now."""

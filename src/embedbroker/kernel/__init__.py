@@ -24,7 +24,7 @@ from ._group_notices import GroupNotice, GroupNoticeKind
 from ._host_tasks import HostTask, TaskKind
 from ._kernel import Kernel
 from ._large_bodies import LargeBodies
-from ._log_once import LogOnce
+from ._log_once import LineBudget, LogOnce
 from ._message_counters import MessageCounters, QueueCounter
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, Service, When
 from ._recovery import MessageRecord, Recovery, StoredTransaction
@@ -142,6 +142,7 @@ __all__ = [
     "KernelStatistics",
     "LargeBodies",
     "Leaving",
+    "LineBudget",
     "LogOnce",
     "MemoryBodies",
     "MemoryStore",

@@ -64,6 +64,7 @@ __all__ = ["Kernel"]
 
 # How often the log has a line about the same address at which producers wait, in seconds.
 _FULL_LOGGED_EVERY_S = 60.0
+_FULL_SUBJECT = "producers get no credit at many addresses, because these or the memory are full; consume messages"
 
 
 class Kernel:
@@ -97,7 +98,7 @@ class Kernel:
         self.inform = log if inform is None else inform
         self.clock = Clock()
         #: Reports addresses at which producers wait, or are refused.
-        self.log_full = LogSometimes(log, self.clock, _FULL_LOGGED_EVERY_S)
+        self.log_full = LogSometimes(log, self.clock, _FULL_LOGGED_EVERY_S, _FULL_SUBJECT)
         shares = config.memory_shares(memory_limit_bytes)
         self.store: Store = store if store is not None else MemoryStore(bodies=MemoryBodies(shares.messages))
         self.ids = Ids(self.store)

@@ -7,6 +7,7 @@ depend on deliveries, sends and acknowledgements, which `CoreSession` handles.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 from attrs import evolve
@@ -385,7 +386,7 @@ def _request_credits(session: CoreSession, packet: SessionRequestProducerCredits
     if is_blocked or settings.address_full_policy is AddressFullPolicy.FAIL:
         failed = SessionProducerCreditsFail(packet.credits, packet.address)
         session.transmit(encode_packet(failed, session.channel_id, session.version), failed.TYPE)
-    kernel.log_full(address, _full_line(kernel, address, limit, settings.address_full_policy))
+    kernel.log_full(address, partial(_full_line, kernel, address, limit, settings.address_full_policy))
     if kernel.memory.waiting_of(session) >= _WAITING_CREDITS_MAX:
         session.connection.fail(f"session {session.name} has {_WAITING_CREDITS_MAX} requests for credit that wait")
         return
