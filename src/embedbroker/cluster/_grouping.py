@@ -253,6 +253,9 @@ class RemoteGrouping:
         self._pending: dict[str, _Pending] = {}
         # Keys whose proposals of other brokers went on, with the time until which they do not go on again.
         self._relayed: dict[str, float] = {}
+        # The same for decisions. Where brokers connect in one direction, those that need one are beyond this broker,
+        # although their proposals took another way.
+        self._answered: dict[str, float] = {}
 
     def begin(self, restored: Iterable[GroupDecision], now_s: float) -> None:
         """Forget what the journal has: this broker may have decided before, and another one does now."""
@@ -315,11 +318,9 @@ class RemoteGrouping:
             self._end(notice.key, notice.queue, notice.distance + 1)
 
     def _relay_proposal(self, notice: GroupNotice, now_s: float) -> None:
-        goes_on_from = self._relayed.pop(notice.key, 0.0)
+        goes_on_from = self._relayed.get(notice.key, 0.0)
         waits = now_s < goes_on_from
-        self._relayed[notice.key] = goes_on_from if waits else now_s + self._timeout_s / 2
-        if len(self._relayed) > _RELAYED_MAX:
-            del self._relayed[next(iter(self._relayed))]
+        _note(self._relayed, notice.key, goes_on_from if waits else now_s + self._timeout_s / 2)
         # In a ring the same proposal comes from both sides. The answer to one of this broker is for the other, too.
         if not waits and notice.key not in self._pending:
             self._owner.publish(
@@ -330,7 +331,8 @@ class RemoteGrouping:
         queue = notice.queue if notice.decided is None else notice.decided
         self._decisions.pop(notice.key)
         self._decisions.add(_Decision(0, notice.key, queue, now_s))
-        if self._relayed.pop(notice.key, None) is not None:
+        if self._relayed.pop(notice.key, None) is not None or now_s >= self._answered.get(notice.key, 0.0):
+            _note(self._answered, notice.key, now_s + self._timeout_s / 2)
             self._owner.publish(GroupNotice(notice.kind, notice.key, notice.queue, notice.decided, notice.distance + 1))
         pending = self._pending.pop(notice.key, None)
         for action in [] if pending is None else pending.waiting:
@@ -343,6 +345,7 @@ class RemoteGrouping:
 
     def _end(self, key: str, queue: str, distance: int) -> None:
         self._decisions.pop(key)
+        self._answered.pop(key, None)
         self._owner.unpin(key)
         self._owner.publish(GroupNotice(GroupNoticeKind.END, key, queue, distance=distance))
 
@@ -395,3 +398,11 @@ class RemoteGrouping:
         del self._pending[key]
         for action in pending.waiting:
             action()
+
+
+def _note(until: dict[str, float], key: str, time_s: float) -> None:
+    """Keep the time of a key as the newest one; too many drop the oldest."""
+    until.pop(key, None)
+    until[key] = time_s
+    if len(until) > _RELAYED_MAX:
+        del until[next(iter(until))]

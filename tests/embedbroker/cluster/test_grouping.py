@@ -98,13 +98,14 @@ class Broker:
 class Cluster:
     """Brokers in a line or a ring. Notifications move when `run` is called."""
 
-    def __init__(self, *configs: GroupingHandlerConfig, ring: bool = False) -> None:
+    def __init__(self, *configs: GroupingHandlerConfig, ring: bool = False, one_way: bool = False) -> None:
         self.clock = [0.0]
         self.brokers = [Broker(f"b{number}", config, self.clock) for number, config in enumerate(configs)]
         pairs = list(zip(self.brokers, self.brokers[1:], strict=False))
         for one, other in [*pairs, *([(self.brokers[-1], self.brokers[0])] if ring else ())]:
             one.neighbours.append(other)
-            other.neighbours.append(one)
+            if not one_way:
+                other.neighbours.append(one)
 
     def run(self) -> None:
         while any(broker.arrived for broker in self.brokers):
@@ -148,9 +149,9 @@ def test_the_first_proposal_is_the_decision_for_every_broker() -> None:
     assert arbiter.journal == {1: GroupDecision(1, "g.q", "q-first")}
 
 
-@pytest.mark.parametrize("ring", [False, True])
-def test_a_proposal_and_its_decision_go_over_several_hops(ring: bool) -> None:
-    cluster = Cluster(LOCAL, REMOTE, REMOTE, REMOTE, ring=ring)
+@pytest.mark.parametrize(("ring", "one_way"), [(False, False), (True, False), (True, True)])
+def test_a_proposal_and_its_decision_go_over_several_hops(ring: bool, one_way: bool) -> None:
+    cluster = Cluster(LOCAL, REMOTE, REMOTE, REMOTE, ring=ring, one_way=one_way)
     went = cluster.brokers[2].sends("g.q", "q2")
     near = cluster.brokers[1].sends("g.q", "q1")
     cluster.run()
@@ -160,6 +161,12 @@ def test_a_proposal_and_its_decision_go_over_several_hops(ring: bool) -> None:
     far = cluster.brokers[3].sends("h.q", "q3")
     cluster.run()
     assert far == ["q3"]
+    # A group that ends and begins again has its decision everywhere, too, and at once.
+    cluster.brokers[0].handler.drop("h.q", "q3")
+    cluster.run()
+    again = cluster.brokers[3].sends("h.q", "q4")
+    cluster.run()
+    assert again == ["q4"]
     assert max(notice.distance for broker in cluster.brokers for notice in broker.published) <= HOPS_MAX
 
 

@@ -143,7 +143,8 @@ def test_a_message_waits_for_the_decision_and_other_connections_go_on() -> None:
     member.hears(GroupNotice(RESPONSE, "g.q1", proposed.queue, member.away.cluster_name))
     assert member.answers() == 2
     assert "one" in member.texts[1]
-    # Each further one follows the decision, without a question.
+    # The decision goes on to brokers that are further away. Later messages follow it, without a question.
+    assert [(each.kind, each.distance) for each in member.proposes()] == [(RESPONSE, 1)]
     for number in range(4):
         assert member.send(str(number), "g")
     assert member.texts[1][-4:] == list("0123") and not member.proposes()

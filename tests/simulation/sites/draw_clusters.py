@@ -85,13 +85,9 @@ class _Draw:
         return evolve(plan, nodes=tuple(nodes))
 
     def with_groups(self, plan: ClusterPlan) -> ClusterPlan:
-        """Put the messages of some queues into groups, for which one node decides.
-
-        In a ring of one direction its answers do not come back.
-        """
+        """Put the messages of some queues into groups, for which one node decides."""
         random = self.random
-        is_ring = plan.direct_only and all(len(node.finds) == 1 for node in plan.nodes)
-        if is_ring or plan.load_balancing.startswith("OFF") or random.random() < 0.5:
+        if plan.load_balancing.startswith("OFF") or random.random() < 0.5:
             return plan
         groups = random.choice((1, 3, 8))
         senders = [
