@@ -40,6 +40,14 @@ class ClientSessionFactory:
         """Return the connector in use, None while there is no connection."""
         return self._inner.connector
 
+    @property
+    def members(self) -> tuple[TransportConfiguration, ...]:
+        """Return where the live brokers of the cluster are, as the connected broker announces them at this moment.
+
+        A broker outside any cluster is the only one, with the connector in use. Without a connection there are none.
+        """
+        return self._inner.members
+
     def create_session(
         self,
         *,
