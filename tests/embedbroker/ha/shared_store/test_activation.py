@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
-from embedbroker.config import HAPolicy, PrimaryOnly, Role, ScaleDown, SharedStoreBackup, SharedStorePrimary
+from embedbroker.config import HAPolicy, PrimaryOnly, Role, SharedStoreBackup, SharedStorePrimary
 from embedbroker.locks import Acquire, LiveState, Lock, LockSession, MemoryLocks, ReadRecord, StoreRecord, WriteRecord
 from embedbroker.node import Command, CommandKind, DiskFailed, NodeState
 from embedbroker.storage import DiskFault, FaultKind, Lane
@@ -301,13 +301,3 @@ def test_a_store_that_cannot_be_reached_at_the_start_ends_the_node() -> None:
     stage.step(Command(CommandKind.START))
     stage.settle_disk()
     assert stage.stopped is not None and stage.stopped.failure == "the lock store cannot be reached"
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_a_scale_down_that_would_do_nothing_is_said(enabled: bool) -> None:
-    stage = Stage(ha_policy=PrimaryOnly(scale_down=ScaleDown(enabled=enabled, discovery_group="g")))
-    assert [line for line in stage.warnings() if "scale-down" in line] == (
-        ["scale-down finds no broker by a discovery group yet: give it connectors, or a cluster connection"]
-        if enabled
-        else []
-    )
