@@ -38,9 +38,9 @@ from .sites import (
 )
 
 #: About two minutes on two cores.
-SEEDS = 600
+SEEDS = 400
 #: About a minute.
-GROUP_SEEDS = 200
+GROUP_SEEDS = 150
 #: A world with so many brokers takes its time.
 VOTE_SEEDS = 60
 BRIDGE_SEEDS = 100
