@@ -151,7 +151,7 @@ def test_every_attribute_of_every_control_can_be_read(manager: Manager) -> None:
     stage.on_task = lambda task: stage.step(TaskDone(task.number, answers[task.kind], None))
     manager.call("broker", "createDivert", "d", "r", "q", "other", False, "a = 1", ADD_HEADERS, '{"k":"v"}', "PASS")
     resources = ("broker", "address.q", "queue.q", "divert.d", "acceptor.artemis")
-    # What this broker does not have is in tests of its own.
+    # Other tests read what this broker does not have.
     others = ("bridge", "clusterconnection", "broadcastgroup")
     controls = [control for control in CONTROLS if control.name not in others]
     for control, resource in zip(controls, resources, strict=True):
