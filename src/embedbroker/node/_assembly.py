@@ -97,8 +97,10 @@ def _make_grants_file(config: BrokerConfig, journal: Journal | None) -> AtomicFi
 def _make_memberships(
     config: BrokerConfig, dials: OutgoingConnections, log: NodeLog, grants: AtomicFile | None
 ) -> tuple[Membership, ...]:
-    """Return the membership in each cluster. The first answers votes, and refuses backups of another make, in every
-    role."""
+    """Return the membership in each cluster.
+
+    The first one answers votes, and refuses backups of another make, in every role.
+    """
     if config.cluster_connection is None:
         return ()
     from embedbroker.cluster import Membership, refuse_foreign_backups

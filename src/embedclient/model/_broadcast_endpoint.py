@@ -14,13 +14,27 @@ from ._multicast import MulticastGroup
 __all__ = ["BroadcastEndpoint", "SharedDirectory"]
 
 
+def _is_file_name(text: str) -> bool:
+    """Return True if the operating system can have files with this text in their names."""
+    try:
+        text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in text
+
+
 def _location(_: object, _attribute: Attribute[str], value: object) -> None:
-    if not isinstance(value, str) or not value or "\0" in value:
+    if not isinstance(value, str) or not value or not _is_file_name(value):
         raise ValueError(f"the shared directory must be a path, not {value!r}")
 
 
 def _channel(_: object, _attribute: Attribute[str], value: object) -> None:
-    if not isinstance(value, str) or not value.strip(".") or any(sign in value for sign in "/\\\0:"):
+    if (
+        not isinstance(value, str)
+        or not value.strip(".")
+        or any(sign in value for sign in "/\\:")
+        or not _is_file_name(value)
+    ):
         raise ValueError(f"the channel {value!r} must be the name of a subdirectory")
 
 

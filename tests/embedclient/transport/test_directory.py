@@ -111,7 +111,13 @@ async def test_a_place_that_is_no_directory_is_an_error_that_names_it(tmp_path: 
     sender.close()
 
 
-@pytest.mark.parametrize("channel", ["", "..", "a/b", "a:b"])
+@pytest.mark.parametrize("channel", ["", "..", "a/b", "a:b", "a\0b", "a\ud800b"])
 def test_a_channel_is_the_name_of_a_subdirectory(channel: str) -> None:
     with pytest.raises(ValueError, match="must be the name of a subdirectory"):
         SharedDirectory("/shared", channel)
+
+
+@pytest.mark.parametrize("location", ["", "/a\0b", "/a\ud800b"])
+def test_a_location_is_the_name_of_a_directory(location: str) -> None:
+    with pytest.raises(ValueError, match="must be a path"):
+        SharedDirectory(location, "channel")
