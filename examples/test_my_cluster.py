@@ -1,4 +1,6 @@
-"""A test with a cluster as a user has it: with the extra `testing` pytest finds the fixtures."""
+"""A test with a cluster as a user has it: with the extra `testing` pytest finds the
+fixtures.
+"""
 
 from embedclient import Queue
 
@@ -9,4 +11,9 @@ async def test_four_brokers_share_the_orders(broker_cluster):
         producer = sessions[0].create_producer(Queue("orders"))
         for order in range(8):
             await producer.send(str(order))
-        assert [(await consumer.receive()).body for consumer in consumers] == ["0", "1", "2", "3"]
+        assert [(await consumer.receive()).body for consumer in consumers] == [
+            "0",
+            "1",
+            "2",
+            "3",
+        ]

@@ -1,10 +1,13 @@
-"""A failover test as a user has it: with the extra `testing` pytest finds the fixtures."""
+"""A failover test of a user; the extra `testing` brings the fixtures."""
 
 from embedclient import ConnectionFactory, Queue
 
 
 async def test_orders_survive_a_failover(broker_pair):
-    async with ConnectionFactory(broker_pair.url).connect() as connection, connection.session() as session:
+    async with (
+        ConnectionFactory(broker_pair.url).connect() as connection,
+        connection.session() as session,
+    ):
         await session.create_producer(Queue("orders")).send("before")
         await broker_pair.failover()
         await session.create_producer(Queue("orders")).send("after")

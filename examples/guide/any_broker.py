@@ -1,4 +1,6 @@
-"""A program for any broker: give the URL of an Artemis, or none for a broker in this process."""
+"""A program for any broker: give the URL of an Artemis, or none for a broker in this
+process.
+"""
 
 import sys
 
@@ -10,7 +12,10 @@ from embedclient import ConnectionFactory, Queue, Topic
 
 async def exercise(url: str) -> None:
     async with ConnectionFactory(url).connect() as connection:
-        async with connection.session(transacted=True) as session, session.transaction():
+        async with (
+            connection.session(transacted=True) as session,
+            session.transaction(),
+        ):
             await session.create_producer(Queue("guide.orders")).send("two coffees")
 
         async with connection.session() as session:
@@ -18,7 +23,9 @@ async def exercise(url: str) -> None:
                 print("queue:", (await consumer.receive(timeout=5)).body)
 
             async with session.create_consumer(Topic("guide.prices")) as subscription:
-                await session.create_producer(Topic("guide.prices")).send({"coffee": 4.1})
+                await session.create_producer(Topic("guide.prices")).send(
+                    {"coffee": 4.1}
+                )
                 print("topic:", (await subscription.receive(timeout=5)).body)
 
 

@@ -1,4 +1,6 @@
-"""A trio program with an asyncio library in it: trio-asyncio runs both in one thread, so even vm:// works."""
+"""A trio program with an asyncio library in it: trio-asyncio runs both in one thread,
+so even vm:// works.
+"""
 
 import asyncio
 

@@ -1,4 +1,6 @@
-"""asyncio: the same classes from `embedclient.asyncio`, with a broker in a separate thread."""
+"""asyncio: the same classes from `embedclient.asyncio`, with a broker in a separate
+thread.
+"""
 
 import asyncio
 
@@ -10,7 +12,10 @@ QUESTIONS, ANSWERS = Queue("questions"), Queue("answers")
 
 
 async def answer(url: str, count: int) -> None:
-    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+    ):
         producer = session.create_producer(ANSWERS)
         async with session.create_consumer(QUESTIONS) as consumer:
             for _ in range(count):
@@ -19,7 +24,10 @@ async def answer(url: str, count: int) -> None:
 
 
 async def ask(url: str, *questions: str) -> None:
-    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+    ):
         producer = session.create_producer(QUESTIONS)
         for question in questions:
             await producer.send(question)

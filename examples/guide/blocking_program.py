@@ -17,14 +17,19 @@ def work(connection: Connection, done: list[str]) -> None:
 
 def main() -> None:
     done: list[str] = []
-    with EmbeddedBroker.in_thread() as broker, ConnectionFactory(broker.url).connect() as connection:
+    with (
+        EmbeddedBroker.in_thread() as broker,
+        ConnectionFactory(broker.url).connect() as connection,
+    ):
         with connection.session(transacted=True) as session:
             producer = session.create_producer(JOBS)
             with session.transaction():
                 for number in range(20):
                     producer.send(f"job {number}")
 
-        threads = [threading.Thread(target=work, args=(connection, done)) for _ in range(2)]
+        threads = [
+            threading.Thread(target=work, args=(connection, done)) for _ in range(2)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""Management creates a bridge in a broker that runs; it is there again after a restart."""
+"""Management creates a bridge in a broker that runs; a restart keeps it."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -7,7 +7,12 @@ from embedbroker import BridgeConfig, EmbeddedBroker
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory
 
-BRIDGE = BridgeConfig("to-office", queue="orders", static_connectors=["office"], forwarding_address="all-orders")
+BRIDGE = BridgeConfig(
+    "to-office",
+    queue="orders",
+    static_connectors=["office"],
+    forwarding_address="all-orders",
+)
 
 
 def main(folder: Path) -> None:
@@ -20,7 +25,10 @@ def main(folder: Path) -> None:
 
         with EmbeddedBroker.in_thread(name="shop", data_directory=folder) as shop:
             print("after a restart:", shop.management.bridge_names())
-            with ConnectionFactory(shop.url).connect() as connection, connection.session() as session:
+            with (
+                ConnectionFactory(shop.url).connect() as connection,
+                connection.session() as session,
+            ):
                 session.create_producer(Queue("orders")).send("tea")
             with (
                 ConnectionFactory(office.url).connect() as connection,

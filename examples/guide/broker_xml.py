@@ -1,4 +1,6 @@
-"""A broker.xml as a configuration: its values, what has no effect yet, and what is wrong with another one."""
+"""A broker.xml as a configuration: its values, what has no effect yet, and what is
+wrong with another one.
+"""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +21,11 @@ with tempfile.TemporaryDirectory() as directory:
     print(config.address_settings["#"].max_size_bytes, "bytes")
 
     wrong = Path(directory) / "broker.xml"
-    wrong.write_text(FILE.read_text().replace("failover-on-shutdown>", "failover-on-shutdwon>").replace("Mb", "%"))
+    wrong.write_text(
+        FILE.read_text()
+        .replace("failover-on-shutdown>", "failover-on-shutdwon>")
+        .replace("Mb", "%")
+    )
     try:
         load_config(wrong)
     except ConfigFileError as error:

@@ -1,4 +1,6 @@
-"""Three brokers share the orders that arrive at one of them; when a consumer leaves, its rest moves to the others."""
+"""Three brokers share the orders that arrive at one of them; when a consumer leaves,
+its rest moves to the others.
+"""
 
 import trio
 import trio.testing
@@ -35,7 +37,10 @@ async def main() -> None:
         at_b.session() as session_b,
         at_c.session() as session_c,
     ):
-        consumers = [await session.create_consumer(ORDERS) for session in (session_a, session_b, session_c)]
+        consumers = [
+            await session.create_consumer(ORDERS)
+            for session in (session_a, session_b, session_c)
+        ]
         await trio.sleep(1)  # virtual: the brokers learn of each other's consumers
         producer = session_a.create_producer(ORDERS)
         for number in range(6):

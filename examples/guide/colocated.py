@@ -1,4 +1,6 @@
-"""Two brokers that host the backups of each other: one is lost, and goes on inside the other one."""
+"""Two brokers that host the backups of each other: one is lost, and goes on inside the
+other one.
+"""
 
 import socket
 import tempfile
@@ -7,12 +9,21 @@ from pathlib import Path
 
 import trio
 
-from embedbroker import BrokerConfig, ClusterConnection, Colocated, EmbeddedBroker, Role, SharedStorePrimary
+from embedbroker import (
+    BrokerConfig,
+    ClusterConnection,
+    Colocated,
+    EmbeddedBroker,
+    Role,
+    SharedStorePrimary,
+)
 from embedclient import ConnectionFactory, Queue
 
 
 def free_port() -> int:
-    """Return a port that is free, and so is the one of the backup that the broker hosts."""
+    """Return a port that is free, and so is the one of the backup that the broker
+    hosts.
+    """
     while True:
         with suppress(OSError), socket.create_server(("127.0.0.1", 0)) as taken:
             port = int(taken.getsockname()[1])
@@ -20,13 +31,17 @@ def free_port() -> int:
             return port
 
 
-def config(name: str, other: str, ports: dict[str, int], directory: str) -> BrokerConfig:
+def config(
+    name: str, other: str, ports: dict[str, int], directory: str
+) -> BrokerConfig:
     return BrokerConfig(
         name=name,
         port=ports[name],
         data_directory=Path(directory, name),
         connectors={each: f"tcp://127.0.0.1:{port}" for each, port in ports.items()},
-        cluster_connections=ClusterConnection(connector=name, static_connectors=[other]),
+        cluster_connections=ClusterConnection(
+            connector=name, static_connectors=[other]
+        ),
         cluster_password="of this example",
         ha_policy=Colocated(
             SharedStorePrimary(),
@@ -56,7 +71,9 @@ async def main(directory: str) -> None:
             await a.start()
             await a.wait_for_hosted_backup(Role.BACKUP)
             await producer.send("at home again")
-            counts = {queue.name: queue.message_count for queue in await a.management.queues()}
+            counts = {
+                queue.name: queue.message_count for queue in await a.management.queues()
+            }
             print("a is", a.role.value, "and has", counts["orders"], "messages")
 
 

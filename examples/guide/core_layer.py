@@ -1,4 +1,6 @@
-"""The core layer: a locator, a session factory, a session, and messages that are bytes with properties."""
+"""The core layer: a locator, a session factory, a session, and messages that are bytes
+with properties.
+"""
 
 import trio
 
@@ -10,7 +12,9 @@ async def main() -> None:
     async with (
         EmbeddedBroker() as broker,
         ServerLocator(broker.url).create_session_factory() as factory,
-        factory.create_session(auto_commit_sends=False, auto_commit_acks=False) as session,
+        factory.create_session(
+            auto_commit_sends=False, auto_commit_acks=False
+        ) as session,
     ):
         await session.create_queue("numbers", routing_type=RoutingType.ANYCAST)
         await session.start()
@@ -20,7 +24,9 @@ async def main() -> None:
         await session.create_producer("numbers").send(message)
         await session.commit()
 
-        async with session.create_consumer("numbers", filter="kind = 'triple'") as consumer:
+        async with session.create_consumer(
+            "numbers", filter="kind = 'triple'"
+        ) as consumer:
             received = await consumer.receive(timeout=5)
             print(received.body, received.properties["kind"], received.delivery_count)
             await received.acknowledge()

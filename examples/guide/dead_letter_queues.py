@@ -6,7 +6,11 @@ from embedbroker import AddressSettings, EmbeddedBroker
 from embedclient import ConnectionFactory, Queue
 
 SETTINGS = {
-    "#": AddressSettings(dead_letter_address="dead", auto_create_dead_letter_resources=True, max_delivery_attempts=1)
+    "#": AddressSettings(
+        dead_letter_address="dead",
+        auto_create_dead_letter_resources=True,
+        max_delivery_attempts=1,
+    )
 }
 
 

@@ -1,4 +1,6 @@
-"""A message that is rolled back too often becomes a dead letter; one that is too old goes to the expiry address."""
+"""A message that is rolled back too often becomes a dead letter; one that is too old
+goes to the expiry address.
+"""
 
 import trio
 
@@ -20,7 +22,9 @@ async def show(session: Session, queue: str) -> None:
 async def main() -> None:
     orders = Queue("orders.web")
     async with (
-        EmbeddedBroker(address_settings=SETTINGS, message_expiry_scan_period_ms=50) as broker,
+        EmbeddedBroker(
+            address_settings=SETTINGS, message_expiry_scan_period_ms=50
+        ) as broker,
         ConnectionFactory(broker.url).connect() as connection,
         connection.session() as session,
         connection.session(transacted=True) as worker,

@@ -1,4 +1,6 @@
-"""A disk that loses what was not synced, and a disk that is full: what was confirmed is there afterwards."""
+"""A disk that loses what was not synced, and a disk that is full: what was confirmed is
+there afterwards.
+"""
 
 import random
 
@@ -14,7 +16,10 @@ LEDGER = Queue("ledger")
 async def send_until_it_fails(url: str, count: int) -> int:
     """Send one after the other; returns how many the broker confirmed."""
     confirmed = 0
-    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+    ):
         producer = session.create_producer(LEDGER)
         try:
             for number in range(count):
@@ -26,7 +31,10 @@ async def send_until_it_fails(url: str, count: int) -> int:
 
 
 async def count_messages(url: str) -> int:
-    async with ConnectionFactory(url).create_context() as context, context.create_browser(LEDGER) as browser:
+    async with (
+        ConnectionFactory(url).create_context() as context,
+        context.create_browser(LEDGER) as browser,
+    ):
         return len([message async for message in browser])
 
 
@@ -37,7 +45,10 @@ async def main() -> None:
         await broker.crash()
         disk.crash(random.Random(7))
         await broker.start()
-        print(f"after a power cut: {await count_messages(broker.vm_url)} of {confirmed} confirmed messages are there")
+        print(
+            f"after a power cut: {await count_messages(broker.vm_url)} "
+            f"of {confirmed} confirmed messages are there"
+        )
 
         disk.capacity_bytes = 4_000_000
         confirmed += await send_until_it_fails(broker.vm_url, 100)
@@ -46,7 +57,12 @@ async def main() -> None:
         await broker.stop()
         await broker.start()
         found = await count_messages(broker.vm_url)
-        print("with space again:", "nothing confirmed is missing" if found >= confirmed else "messages are missing")
+        print(
+            "with space again:",
+            "nothing confirmed is missing"
+            if found >= confirmed
+            else "messages are missing",
+        )
 
 
 trio.run(main)

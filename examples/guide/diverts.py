@@ -1,4 +1,6 @@
-"""A divert copies orders from Europe to an audit queue; a wildcard subscription reads all prices."""
+"""A divert copies orders from Europe to an audit queue; a wildcard subscription reads
+all prices.
+"""
 
 import trio
 
@@ -18,7 +20,11 @@ def mark(message: DivertedMessage) -> None:
 
 
 ADDRESSES = {"audit": AddressConfiguration(anycast={"audit": QueueConfiguration()})}
-DIVERTS = {"eu": DivertConfiguration("orders", "audit", filter="region = 'EU'", transformer=mark)}
+DIVERTS = {
+    "eu": DivertConfiguration(
+        "orders", "audit", filter="region = 'EU'", transformer=mark
+    )
+}
 
 
 async def main() -> None:
@@ -33,7 +39,10 @@ async def main() -> None:
         for name in ("orders", "audit"):
             async with session.create_consumer(Queue(name)) as consumer:
                 while (message := await consumer.receive_nowait()) is not None:
-                    print(f"{name}: {message.body}", message.properties.get("audited_as", "not audited"))
+                    print(
+                        f"{name}: {message.body}",
+                        message.properties.get("audited_as", "not audited"),
+                    )
 
         async with session.create_consumer(Topic("prices.#")) as consumer:
             for name in ("prices.tea", "prices.rice.basmati", "weather"):

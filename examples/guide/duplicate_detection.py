@@ -1,4 +1,6 @@
-"""A producer that does not know whether its message arrived sends it again, and there is one."""
+"""A producer that does not know whether its message arrived sends it again, and there
+is one.
+"""
 
 import trio
 
@@ -10,11 +12,16 @@ PAYMENTS = Queue("payments")
 
 
 def payment(number: int) -> TextMessage:
-    return TextMessage(f"payment {number}", properties={"_AMQ_DUPL_ID": f"payment-{number}"})
+    return TextMessage(
+        f"payment {number}", properties={"_AMQ_DUPL_ID": f"payment-{number}"}
+    )
 
 
 async def main() -> None:
-    async with EmbeddedBroker() as broker, ConnectionFactory(broker.url).connect() as connection:
+    async with (
+        EmbeddedBroker() as broker,
+        ConnectionFactory(broker.url).connect() as connection,
+    ):
         async with connection.session() as session:
             producer = session.create_producer(PAYMENTS)
             await producer.send(payment(1))
@@ -29,7 +36,10 @@ async def main() -> None:
             except DuplicateIDException as error:
                 print(error)
 
-        async with connection.session() as session, session.create_browser(PAYMENTS) as browser:
+        async with (
+            connection.session() as session,
+            session.create_browser(PAYMENTS) as browser,
+        ):
             print([message.body async for message in browser])
 
 

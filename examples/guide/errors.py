@@ -8,12 +8,17 @@ from embedclient.errors import ConnectionLostException, ErrorCode
 
 SETTINGS = {
     "closed.#": AddressSettings(auto_create_queues=False, auto_create_addresses=False),
-    "small.#": AddressSettings(max_size_bytes=100, address_full_policy=AddressFullPolicy.FAIL),
+    "small.#": AddressSettings(
+        max_size_bytes=100, address_full_policy=AddressFullPolicy.FAIL
+    ),
 }
 
 
 def show(error: JMSException) -> None:
-    print(f"{type(error).__name__} {error.error_code} {ErrorCode(error.error_code).name}: {error}")
+    print(
+        f"{type(error).__name__} {error.error_code} "
+        f"{ErrorCode(error.error_code).name}: {error}"
+    )
 
 
 async def main() -> None:
@@ -32,14 +37,18 @@ async def main() -> None:
             show(error)
         try:
             for _ in range(2):
-                await session.create_producer(Queue("small.orders")).send("a hundred bytes are soon full")
+                await session.create_producer(Queue("small.orders")).send(
+                    "a hundred bytes are soon full"
+                )
         except JMSException as error:
             show(error)
         await session.create_producer(Queue("orders")).send("the session still works")
 
     try:
         ConnectionFactory("tcp://localhost:61616?reconectAttempts=5")
-    except ValueError as error:  # every exception of the tree also derives from the fitting builtin
+    except (
+        ValueError
+    ) as error:  # every exception of the tree also derives from the fitting builtin
         show(error)
     try:
         async with ConnectionFactory("vm://nobody").connect():

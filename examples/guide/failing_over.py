@@ -1,11 +1,19 @@
-"""The live broker crashes in the middle of a program; its backup goes on, and every order arrives once."""
+"""The live broker crashes in the middle of a program; its backup goes on, and every
+order arrives once.
+"""
 
 import tempfile
 
 import trio
 
 from embedbroker import EmbeddedBroker, SharedStoreBackup, SharedStorePrimary
-from embedclient import ConnectionFactory, FailoverEventType, Queue, Session, TextMessage
+from embedclient import (
+    ConnectionFactory,
+    FailoverEventType,
+    Queue,
+    Session,
+    TextMessage,
+)
 from embedclient.errors import DuplicateIDException, TransactionRolledBackException
 
 ORDERS = Queue("orders")
@@ -18,9 +26,13 @@ async def send_once(session: Session, *texts: str) -> None:
     while True:
         try:
             for text in texts:
-                await producer.send(TextMessage(text, properties={"_AMQ_DUPL_ID": text}))
+                await producer.send(
+                    TextMessage(text, properties={"_AMQ_DUPL_ID": text})
+                )
             await session.commit()
-        except TransactionRolledBackException as error:  # or its subclass for an unknown outcome
+        except (
+            TransactionRolledBackException
+        ) as error:  # or its subclass for an unknown outcome
             print(f"{type(error).__name__}: again")
             continue
         except DuplicateIDException:
@@ -30,8 +42,12 @@ async def send_once(session: Session, *texts: str) -> None:
 
 async def main(directory: str) -> None:
     async with (
-        EmbeddedBroker(name="primary", data_directory=directory, ha_policy=SharedStorePrimary()) as primary,
-        EmbeddedBroker(name="backup", data_directory=directory, ha_policy=SharedStoreBackup()),
+        EmbeddedBroker(
+            name="primary", data_directory=directory, ha_policy=SharedStorePrimary()
+        ) as primary,
+        EmbeddedBroker(
+            name="backup", data_directory=directory, ha_policy=SharedStoreBackup()
+        ),
         ConnectionFactory(PAIR).connect() as connection,
         connection.session(transacted=True) as session,
         connection.session() as other,

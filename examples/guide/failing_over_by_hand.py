@@ -1,4 +1,6 @@
-"""A program that moves to the backup itself: it opens a new connection when its exception listener reports a loss."""
+"""A program that moves to the backup itself: it opens a new connection when its
+exception listener reports a loss.
+"""
 
 import tempfile
 
@@ -8,11 +10,14 @@ from embedbroker import EmbeddedBroker, SharedStoreBackup, SharedStorePrimary
 from embedclient import ConnectionFactory, JMSException, Queue
 
 JOBS = Queue("jobs")
-# No reconnectAttempts: a lost connection is over. Attempts of a *first* connection go on until a broker is there.
+# No reconnectAttempts: a lost connection is over. Attempts of a *first* connection go
+# on until a broker is there.
 PAIR = "(vm://primary,vm://backup)?ha=true&initialConnectAttempts=-1&retryInterval=20"
 
 
-async def work(factory: ConnectionFactory, results: trio.MemorySendChannel[str]) -> None:
+async def work(
+    factory: ConnectionFactory, results: trio.MemorySendChannel[str]
+) -> None:
     """Receives jobs for ever, each time on a new connection."""
     while True:
         lost = trio.Event()
@@ -38,8 +43,12 @@ async def main(directory: str) -> None:
     results, done = trio.open_memory_channel[str](0)
     factory = ConnectionFactory(PAIR)
     async with (
-        EmbeddedBroker(name="primary", data_directory=directory, ha_policy=SharedStorePrimary()) as primary,
-        EmbeddedBroker(name="backup", data_directory=directory, ha_policy=SharedStoreBackup()),
+        EmbeddedBroker(
+            name="primary", data_directory=directory, ha_policy=SharedStorePrimary()
+        ) as primary,
+        EmbeddedBroker(
+            name="backup", data_directory=directory, ha_policy=SharedStoreBackup()
+        ),
         trio.open_nursery() as nursery,
     ):
         nursery.start_soon(work, factory, results)

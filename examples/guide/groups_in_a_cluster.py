@@ -1,9 +1,16 @@
-"""Two brokers of a cluster: the payments of an account arrive at both, and go to one consumer, in order."""
+"""Two brokers of a cluster: the payments of an account arrive at both, and go to one
+consumer, in order.
+"""
 
 import trio
 import trio.testing
 
-from embedbroker import ClusterConnection, EmbeddedBroker, GroupingHandlerConfig, GroupingHandlerType
+from embedbroker import (
+    ClusterConnection,
+    EmbeddedBroker,
+    GroupingHandlerConfig,
+    GroupingHandlerType,
+)
 from embedclient import ConnectionFactory, Queue, TextMessage
 
 NAMES = ("a", "b")
@@ -34,11 +41,17 @@ async def main() -> None:
         session_b.create_consumer(PAYMENTS) as consumer_b,
     ):
         await trio.sleep(1)  # virtual: the brokers learn of each other's consumers
-        producers = [session.create_producer(PAYMENTS) for session in (session_a, session_b)]
+        producers = [
+            session.create_producer(PAYMENTS) for session in (session_a, session_b)
+        ]
         for step in ("open", "pay", "close"):
             for account in ("anna", "ben"):
                 for producer in producers:
-                    await producer.send(TextMessage(f"{account}: {step}", properties={"JMSXGroupID": account}))
+                    await producer.send(
+                        TextMessage(
+                            f"{account}: {step}", properties={"JMSXGroupID": account}
+                        )
+                    )
         for name, consumer in (("a", consumer_a), ("b", consumer_b)):
             accounts = set()
             while (message := await consumer.receive(timeout=1)) is not None:

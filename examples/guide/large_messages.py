@@ -1,4 +1,4 @@
-"""A file of any size as one message: sent while it is read, and saved while it arrives."""
+"""A file of any size as one message: sent while read, saved while it arrives."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,7 +30,9 @@ async def main(folder: Path) -> None:
 
         message = await consumer.receive()
         await message.save_to(folder / "copy.mp4")
-        print("saved", message.properties["title"], (folder / "copy.mp4").stat().st_size)
+        print(
+            "saved", message.properties["title"], (folder / "copy.mp4").stat().st_size
+        )
 
         message = await consumer.receive()
         size = 0

@@ -1,4 +1,6 @@
-"""The delivery ledger with real messages: a crash in the middle, and a verdict at the end."""
+"""The delivery ledger with real messages: a crash in the middle, and a verdict at the
+end.
+"""
 
 import tempfile
 
@@ -25,7 +27,11 @@ async def drain(session: Session, ledger: Ledger) -> None:
     async with session.create_consumer(TASKS) as consumer:
         while (message := await consumer.receive_nowait()) is not None:
             ledger.delivered(
-                "tasks", message.body, consumer="c", redelivered=message.redelivered, at=trio.current_time()
+                "tasks",
+                message.body,
+                consumer="c",
+                redelivered=message.redelivered,
+                at=trio.current_time(),
             )
             ledger.acknowledging("tasks", message.body)
             ledger.acknowledged("tasks", message.body, at=trio.current_time())
@@ -35,8 +41,12 @@ async def main(directory: str) -> None:
     ledger = Ledger()
     ledger.subscribe("tasks", "tasks")
     async with EmbeddedBroker(data_directory=directory) as broker:
-        url = f"{broker.vm_url}?reconnectAttempts=-1&retryInterval=20&blockOnAcknowledge=true"
-        async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        settings = "reconnectAttempts=-1&retryInterval=20&blockOnAcknowledge=true"
+        url = f"{broker.vm_url}?{settings}"
+        async with (
+            ConnectionFactory(url).connect() as connection,
+            connection.session() as session,
+        ):
             for number in range(10):
                 await send(session, ledger, f"task {number}")
             ledger.killed(at=trio.current_time())
@@ -46,7 +56,10 @@ async def main(directory: str) -> None:
             await drain(session, ledger)
 
     verdict = ledger.verdict(drained=True)
-    print(f"{verdict.confirmed} confirmed, {verdict.acknowledged} acknowledged, {verdict.lost.count} lost")
+    print(
+        f"{verdict.confirmed} confirmed, {verdict.acknowledged} acknowledged, "
+        f"{verdict.lost.count} lost"
+    )
     print(f"clean: {verdict.clean}")
 
 

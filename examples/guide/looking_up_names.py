@@ -8,8 +8,9 @@ import trio
 from embedbroker import EmbeddedBroker
 from embedclient import InitialContext
 
-PROPERTIES = """
-java.naming.factory.initial = org.apache.activemq.artemis.jndi.ActiveMQInitialContextFactory
+PROPERTIES = r"""
+java.naming.factory.initial = \
+    org.apache.activemq.artemis.jndi.ActiveMQInitialContextFactory
 connectionFactory.warehouse = vm://broker?reconnectAttempts=-1
 queue.orders = warehouse.orders
 """

@@ -1,4 +1,6 @@
-"""Queues and settings are created, looked at and removed, by the program that owns the broker and by a client of it."""
+"""Queues and settings are created, looked at and removed, by the program that owns the
+broker and by a client of it.
+"""
 
 import json
 
@@ -8,7 +10,9 @@ from embedbroker import AddressSettings, EmbeddedBroker, SecuritySetting
 from embedclient import ConnectionFactory, JMSContext, Queue, TextMessage
 
 
-async def invoke(context: JMSContext, resource: str, operation: str, *arguments: object) -> object:
+async def invoke(
+    context: JMSContext, resource: str, operation: str, *arguments: object
+) -> object:
     """Run an operation with a management message. It works with Artemis, too."""
     replies = await context.create_temporary_queue()
     async with context.create_consumer(replies) as consumer:
@@ -25,7 +29,10 @@ async def invoke(context: JMSContext, resource: str, operation: str, *arguments:
 
 
 async def main() -> None:
-    async with EmbeddedBroker() as broker, ConnectionFactory(broker.url).create_context() as context:
+    async with (
+        EmbeddedBroker() as broker,
+        ConnectionFactory(broker.url).create_context() as context,
+    ):
         await broker.management.create_queue("orders")
         for order in ("two coffees", "one tea"):
             await context.create_producer().send(Queue("orders"), order)
@@ -37,12 +44,16 @@ async def main() -> None:
         print(await invoke(context, "queue.orders", "removeAllMessages"))
         print(await broker.management.get("queue.orders", "MessagesAdded"))
 
-        await broker.management.add_address_settings("orders.#", AddressSettings(max_delivery_attempts=3))
+        await broker.management.add_address_settings(
+            "orders.#", AddressSettings(max_delivery_attempts=3)
+        )
         settings = await broker.management.address_settings("orders.tea")
         print(settings.max_delivery_attempts, settings.dead_letter_address)
         await broker.management.remove_address_settings("orders.#")
 
-        await broker.management.add_security_settings("orders.#", SecuritySetting(send=["apps"], consume=["apps"]))
+        await broker.management.add_security_settings(
+            "orders.#", SecuritySetting(send=["apps"], consume=["apps"])
+        )
         permissions = await broker.management.security_settings("orders.tea")
         print(sorted(permissions.send), sorted(permissions.manage))
         await broker.management.remove_security_settings("orders.#")

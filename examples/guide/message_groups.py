@@ -18,7 +18,11 @@ async def main() -> None:
         producer = session.create_producer(payments)
         for step in ("open", "pay", "close"):
             for account in ("anna", "ben"):
-                await producer.send(TextMessage(f"{account}: {step}", properties={"JMSXGroupID": account}))
+                await producer.send(
+                    TextMessage(
+                        f"{account}: {step}", properties={"JMSXGroupID": account}
+                    )
+                )
         for name, consumer in (("first", first), ("second", second)):
             for _ in range(3):
                 message = await consumer.receive(timeout=5)

@@ -1,9 +1,18 @@
-"""A client that is configured with the primary alone learns of the backup, and goes on there."""
+"""A client that is configured with the primary alone learns of the backup, and goes on
+there.
+"""
 
 import trio
 import trio.testing
 
-from embedbroker import ClusterConnection, EmbeddedBroker, MemoryLocks, Role, SharedStoreBackup, SharedStorePrimary
+from embedbroker import (
+    ClusterConnection,
+    EmbeddedBroker,
+    MemoryLocks,
+    Role,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 from embedbroker.testing import SimulatedDisk
 from embedclient import ConnectionFactory, Queue
 
@@ -11,12 +20,16 @@ CONNECTORS = {"primary": "vm://primary", "backup": "vm://backup"}
 DISK, LOCKS = SimulatedDisk(), MemoryLocks()
 
 
-def member(name: str, other: str, policy: SharedStorePrimary | SharedStoreBackup) -> EmbeddedBroker:
+def member(
+    name: str, other: str, policy: SharedStorePrimary | SharedStoreBackup
+) -> EmbeddedBroker:
     return EmbeddedBroker(
         name=name,
         ha_policy=policy,
         connectors=CONNECTORS,
-        cluster_connections=ClusterConnection(connector=name, static_connectors=[other]),
+        cluster_connections=ClusterConnection(
+            connector=name, static_connectors=[other]
+        ),
         cluster_password="secret",
         disk=DISK,
         locks=LOCKS,
@@ -27,7 +40,9 @@ async def main() -> None:
     async with (
         member("primary", "backup", SharedStorePrimary()) as primary,
         member("backup", "primary", SharedStoreBackup()) as backup,
-        ConnectionFactory("vm://primary?ha=true&reconnectAttempts=-1&retryInterval=100").connect() as connection,
+        ConnectionFactory(
+            "vm://primary?ha=true&reconnectAttempts=-1&retryInterval=100"
+        ).connect() as connection,
         connection.session() as session,
     ):
         producer = session.create_producer(Queue("orders"))

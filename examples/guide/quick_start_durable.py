@@ -11,7 +11,10 @@ from embedclient import ConnectionFactory, Queue
 async def main(directory: str) -> None:
     orders = Queue("orders")
     async with EmbeddedBroker(data_directory=directory) as broker:
-        async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+        async with (
+            ConnectionFactory(broker.url).connect() as connection,
+            connection.session() as session,
+        ):
             await session.create_producer(orders).send("two coffees")
             print("the broker has it on disk")
 

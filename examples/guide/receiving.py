@@ -1,4 +1,6 @@
-"""Four ways to receive: with a time-out, what is there now, as an iteration, and through a listener."""
+"""Four ways to receive: with a time-out, what is there now, as an iteration, and
+through a listener.
+"""
 
 import trio
 

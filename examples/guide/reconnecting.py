@@ -1,4 +1,6 @@
-"""The broker crashes and comes back on its port; the connection, its session and its consumer live on."""
+"""The broker crashes and comes back on its port; the connection, its session and its
+consumer live on.
+"""
 
 import tempfile
 
@@ -12,7 +14,10 @@ TASKS = Queue("tasks")
 
 async def main(directory: str) -> None:
     async with EmbeddedBroker(data_directory=directory) as broker:
-        url = f"{broker.vm_url}?reconnectAttempts=-1&retryInterval=20&confirmationWindowSize=1048576"
+        settings = (
+            "reconnectAttempts=-1&retryInterval=20&confirmationWindowSize=1048576"
+        )
+        url = f"{broker.vm_url}?{settings}"
         async with (
             ConnectionFactory(url).connect() as connection,
             connection.session() as session,
@@ -29,7 +34,9 @@ async def main(directory: str) -> None:
             await broker.crash()
             await broker.start()
 
-            await session.create_producer(TASKS).send("whole")  # waits for the connection
+            await session.create_producer(TASKS).send(
+                "whole"
+            )  # waits for the connection
             print("received:", (await consumer.receive(timeout=5)).body)
             try:
                 await transacted.commit()

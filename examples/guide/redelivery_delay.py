@@ -1,4 +1,6 @@
-"""A message that is rolled back waits before it is delivered again, each time twice as long."""
+"""A message that is rolled back waits before it is delivered again, each time twice as
+long.
+"""
 
 import trio
 import trio.testing
@@ -6,7 +8,11 @@ import trio.testing
 from embedbroker import AddressSettings, EmbeddedBroker
 from embedclient import ConnectionFactory, Queue
 
-SETTINGS = {"#": AddressSettings(redelivery_delay=1000, redelivery_delay_multiplier=2.0, max_delivery_attempts=6)}
+SETTINGS = {
+    "#": AddressSettings(
+        redelivery_delay=1000, redelivery_delay_multiplier=2.0, max_delivery_attempts=6
+    )
+}
 
 
 async def main() -> None:
@@ -22,7 +28,10 @@ async def main() -> None:
         before = trio.current_time()
         while (message := await consumer.receive(timeout=60)) is not None:
             now = trio.current_time()
-            print(f"attempt {message.delivery_count}, {now - before:.0f} s after the one before")
+            print(
+                f"attempt {message.delivery_count}, "
+                f"{now - before:.0f} s after the one before"
+            )
             before = now
             await session.rollback()
 

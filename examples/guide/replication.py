@@ -1,4 +1,6 @@
-"""A primary and its backup with a directory each: the backup keeps a copy, takes over, and gives way again."""
+"""A primary and its backup with a directory each: the backup keeps a copy, takes over,
+and gives way again.
+"""
 
 import tempfile
 
@@ -14,23 +16,27 @@ from embedbroker import (
 )
 from embedclient import ConnectionFactory, Queue
 
-# Names will do within one trio run; between machines these are URLs such as tcp://host-a:61616.
+# Names will do within one trio run; between machines these are URLs such as
+# tcp://host-a:61616.
 CONNECTORS = {"primary": "vm://primary", "backup": "vm://backup"}
 PAIR = "(vm://primary,vm://backup)?ha=true&reconnectAttempts=-1&retryInterval=20"
 
 
 async def main(directory: str) -> None:
-    manager = (
-        MemoryLockManager()
-    )  # decides which broker is live; brokers in several processes need one that they all reach
+    # Decides which broker is live. Several processes need one that all of them reach.
+    manager = MemoryLockManager()
 
-    def member(name: str, other: str, policy: ReplicationPrimary | ReplicationBackup) -> EmbeddedBroker:
+    def member(
+        name: str, other: str, policy: ReplicationPrimary | ReplicationBackup
+    ) -> EmbeddedBroker:
         return EmbeddedBroker(
             name=name,
             data_directory=f"{directory}/{name}",
             ha_policy=policy,
             connectors=CONNECTORS,
-            cluster_connections=ClusterConnection(connector=name, static_connectors=(other,)),
+            cluster_connections=ClusterConnection(
+                connector=name, static_connectors=(other,)
+            ),
             cluster_password="secret",
             lock_manager=manager,
         )
@@ -41,8 +47,13 @@ async def main(directory: str) -> None:
     ):
         await backup.wait_in_sync()
         print(primary.role.value, backup.role.value, primary.node_id == backup.node_id)
-        async with ConnectionFactory(PAIR).connect() as connection, connection.session() as session:
-            await session.create_producer(Queue("orders")).send("hello")  # is on both disks when this returns
+        async with (
+            ConnectionFactory(PAIR).connect() as connection,
+            connection.session() as session,
+        ):
+            await session.create_producer(Queue("orders")).send(
+                "hello"
+            )  # is on both disks when this returns
             await primary.crash()
             await backup.wait_for_role(Role.LIVE)
             print(primary.role.value, backup.role.value)

@@ -6,20 +6,32 @@ from embedbroker import EmbeddedBroker
 from embedclient import ConnectionFactory, Queue, StreamMessage, TextMessage
 
 
-async def serve(url: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
-        replies = session.create_producer()  # without a destination: each send names one
+async def serve(
+    url: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+    ):
+        replies = (
+            session.create_producer()
+        )  # without a destination: each send names one
         async with session.create_consumer(Queue("adder")) as requests:
             task_status.started()
             async for request in requests:
-                reply = TextMessage(str(sum(request.body)), correlation_id=request.message_id)
+                reply = TextMessage(
+                    str(sum(request.body)), correlation_id=request.message_id
+                )
                 await replies.send(reply, destination=request.reply_to)
 
 
 async def main() -> None:
     async with EmbeddedBroker() as broker, trio.open_nursery() as nursery:
         await nursery.start(serve, broker.vm_url)
-        async with ConnectionFactory(broker.vm_url).connect() as connection, connection.session() as session:
+        async with (
+            ConnectionFactory(broker.vm_url).connect() as connection,
+            connection.session() as session,
+        ):
             inbox = await session.create_temporary_queue()
             request = StreamMessage([1, 2, 3], reply_to=inbox)
             await session.create_producer(Queue("adder")).send(request)

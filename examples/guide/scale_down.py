@@ -1,4 +1,6 @@
-"""A branch closes in the evening: its broker hands everything to the head office, and its client goes on there."""
+"""A branch closes in the evening: its broker hands everything to the head office, and
+its client goes on there.
+"""
 
 import trio
 
@@ -9,8 +11,13 @@ ORDERS = Queue("orders")
 
 
 async def main() -> None:
-    async with EmbeddedBroker(name="office") as office, EmbeddedBroker(name="branch") as branch:
-        factory = ConnectionFactory(f"{branch.url}?reconnectAttempts=-1&retryInterval=50")
+    async with (
+        EmbeddedBroker(name="office") as office,
+        EmbeddedBroker(name="branch") as branch,
+    ):
+        factory = ConnectionFactory(
+            f"{branch.url}?reconnectAttempts=-1&retryInterval=50"
+        )
         async with factory.connect() as connection, connection.session() as session:
             producer = session.create_producer(ORDERS)
             for order in ("tea", "rice"):
@@ -23,8 +30,12 @@ async def main() -> None:
             await producer.send("salt")
             async with session.create_consumer(ORDERS) as consumer:
                 for _ in range(3):
-                    print("the office has", await consumer.receive_body(str, timeout=10))
-            print("left at the office:", await office.management.message_count("orders"))
+                    print(
+                        "the office has", await consumer.receive_body(str, timeout=10)
+                    )
+            print(
+                "left at the office:", await office.management.message_count("orders")
+            )
 
 
 trio.run(main)

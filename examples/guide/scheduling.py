@@ -1,4 +1,6 @@
-"""A message that the broker delivers a minute after its send: messages that are sent later arrive before it."""
+"""A message that the broker delivers a minute after its send: messages that are sent
+later arrive before it.
+"""
 
 import trio
 import trio.testing
@@ -20,7 +22,10 @@ async def main() -> None:
         await producer.send("open")
         for _ in range(2):
             message = await consumer.receive(timeout=120)
-            print(f"{message.body}: {trio.current_time() // 60:.0f} minutes after the start")
+            print(
+                f"{message.body}: "
+                f"{trio.current_time() // 60:.0f} minutes after the start"
+            )
 
 
 trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -1,4 +1,6 @@
-"""Two users of one queue: the shop sends orders, the warehouse reads them. A third one guesses a password."""
+"""Two users of one queue: the shop sends orders, the warehouse reads them. A third one
+guesses a password.
+"""
 
 import trio
 
@@ -8,7 +10,8 @@ from embedclient.errors import JMSSecurityException
 
 USERS = [
     User("shop", "shop-password", roles=["senders"]),
-    # As `embedbroker mask --hash` prints it: the configuration does not contain the password.
+    # As `embedbroker mask --hash` prints it: the configuration does not contain the
+    # password.
     User(
         "warehouse",
         "ENC(scrypt:8192:8:1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f:3e6"
@@ -19,7 +22,10 @@ USERS = [
 ]
 SETTINGS = {
     "orders.#": SecuritySetting(
-        send=["senders"], create_address=["senders"], create_durable_queue=["senders"], consume=["readers"]
+        send=["senders"],
+        create_address=["senders"],
+        create_durable_queue=["senders"],
+        consume=["readers"],
     ),
 }
 
@@ -29,7 +35,10 @@ async def main() -> None:
     async with EmbeddedBroker(users=USERS, security_settings=SETTINGS) as broker:
         factory = ConnectionFactory(broker.url)
 
-        async with factory.create_connection("shop", "shop-password") as connection, connection.session() as session:
+        async with (
+            factory.create_connection("shop", "shop-password") as connection,
+            connection.session() as session,
+        ):
             await session.create_producer(orders).send(TextMessage("two coffees"))
             try:
                 await session.create_consumer(orders)
@@ -37,7 +46,10 @@ async def main() -> None:
                 print("shop:", error)
 
         url = f"{broker.url}?user=warehouse&password=warehouse-password"
-        async with ConnectionFactory(url).create_connection() as connection, connection.session() as session:
+        async with (
+            ConnectionFactory(url).create_connection() as connection,
+            connection.session() as session,
+        ):
             consumer = await session.create_consumer(orders)
             print("warehouse:", (await consumer.receive(timeout=5)).body)
 

@@ -1,4 +1,6 @@
-"""A selector on a consumer, a browser that takes nothing, and one consumer window for a slow consumer."""
+"""A selector on a consumer, a browser that takes nothing, and one consumer window for a
+slow consumer.
+"""
 
 import trio
 
@@ -15,13 +17,17 @@ async def main() -> None:
     ):
         producer = session.create_producer(parcels)
         for number, (country, weight) in enumerate([("FR", 2), ("DE", 7), ("FR", 9)]):
-            message = TextMessage(f"parcel {number}", properties={"country": country, "weight": weight})
+            message = TextMessage(
+                f"parcel {number}", properties={"country": country, "weight": weight}
+            )
             await producer.send(message, priority=7 if weight > 8 else 4)
 
         async with session.create_browser(parcels) as browser:
             print("waiting:", *[message.body async for message in browser], sep=" | ")
 
-        heavy_to_france = "country = 'FR' AND (weight > 5 OR JMSPriority BETWEEN 8 AND 9)"
+        heavy_to_france = (
+            "country = 'FR' AND (weight > 5 OR JMSPriority BETWEEN 8 AND 9)"
+        )
         async with session.create_consumer(parcels, heavy_to_france) as consumer:
             print("selected:", (await consumer.receive(timeout=5)).body)
             print("then:", await consumer.receive(timeout=0.05))

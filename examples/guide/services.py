@@ -1,4 +1,6 @@
-"""A batch is published exactly once, however often its publisher has to try: branches, and a marker that counts."""
+"""A batch is published exactly once, however often its publisher has to try: branches,
+and a marker that counts.
+"""
 
 import json
 from uuid import uuid4
@@ -11,10 +13,16 @@ from embedclient import Queue, TextMessage, XAConnectionFactory, XAJMSContext, X
 ORDERS, SERVICES = Queue("orders"), Queue("embedbroker.services")
 
 
-async def ask(context: XAJMSContext, operation: str, **fields: object) -> dict[str, object]:
+async def ask(
+    context: XAJMSContext, operation: str, **fields: object
+) -> dict[str, object]:
     replies = await context.create_temporary_queue()
     async with context.create_consumer(replies) as consumer:
-        request = TextMessage(json.dumps({"operation": operation, **fields}), reply_to=replies, correlation_id="1")
+        request = TextMessage(
+            json.dumps({"operation": operation, **fields}),
+            reply_to=replies,
+            correlation_id="1",
+        )
         await context.create_producer().send(SERVICES, request)
         reply = await consumer.receive(timeout=10)
     assert isinstance(reply, TextMessage) and reply.text is not None
@@ -37,10 +45,25 @@ async def prepare(context: XAJMSContext, *orders: str) -> dict[str, object]:
 
 
 async def main() -> None:
-    async with EmbeddedBroker() as broker, XAConnectionFactory(broker.url).create_xa_context() as context:
+    async with (
+        EmbeddedBroker() as broker,
+        XAConnectionFactory(broker.url).create_xa_context() as context,
+    ):
         for _attempt in range(2):
-            branches = [await prepare(context, "two coffees"), await prepare(context, "one tea", "no milk")]
-            print(await ask(context, "commit-set", marker="orders", expected=None, value=1, branches=branches))
+            branches = [
+                await prepare(context, "two coffees"),
+                await prepare(context, "one tea", "no milk"),
+            ]
+            print(
+                await ask(
+                    context,
+                    "commit-set",
+                    marker="orders",
+                    expected=None,
+                    value=1,
+                    branches=branches,
+                )
+            )
 
         async with context.create_browser(ORDERS) as browser:
             print([message.body async for message in browser])

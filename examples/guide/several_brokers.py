@@ -1,4 +1,6 @@
-"""A list of brokers: which one is tried, a custom policy, and sessions that move to another broker."""
+"""A list of brokers: which one is tried, a custom policy, and sessions that move to
+another broker.
+"""
 
 from itertools import count
 
@@ -9,20 +11,29 @@ from embedclient import ConnectionFactory, JMSException, Queue, ServerLocator
 
 
 async def main() -> None:
-    async with EmbeddedBroker(name="first") as first, EmbeddedBroker(name="second") as second:
+    async with (
+        EmbeddedBroker(name="first") as first,
+        EmbeddedBroker(name="second") as second,
+    ):
         both = f"({first.vm_url},{second.vm_url})"
 
-        locator = ServerLocator(f"{both}?connectionLoadBalancingPolicyClassName=RoundRobin")
+        locator = ServerLocator(
+            f"{both}?connectionLoadBalancingPolicyClassName=RoundRobin"
+        )
         used = []
         for _ in range(4):
             async with locator.create_session_factory() as factory:
                 used.append(factory.connector.parameters["serverId"])
         print("round robin takes turns:", used[0] != used[1] and used[:2] == used[2:])
 
-        # A policy is any callable from the number of brokers to an index. This one begins with the first broker.
+        # A policy is any callable from the number of brokers to an index. This one
+        # begins with the first broker.
         numbers = count()
-        url = f"{both}?failoverAttempts=-1&retryInterval=20&useTopologyForLoadBalancing=false"
-        moving = ConnectionFactory(url, load_balancing_policy=lambda brokers: next(numbers) % brokers)
+        attempts = "failoverAttempts=-1&retryInterval=20"
+        url = f"{both}?{attempts}&useTopologyForLoadBalancing=false"
+        moving = ConnectionFactory(
+            url, load_balancing_policy=lambda brokers: next(numbers) % brokers
+        )
         async with moving.connect() as connection, connection.session() as session:
             moved = trio.Event()
 

@@ -1,4 +1,6 @@
-"""A primary and its backup on one directory: failover, and back again when the primary returns."""
+"""A primary and its backup on one directory: failover, and back again when the primary
+returns.
+"""
 
 import tempfile
 
@@ -8,8 +10,12 @@ from embedbroker import EmbeddedBroker, Role, SharedStoreBackup, SharedStorePrim
 
 
 async def main(directory: str) -> None:
-    primary = EmbeddedBroker(name="primary", data_directory=directory, ha_policy=SharedStorePrimary())
-    backup = EmbeddedBroker(name="backup", data_directory=directory, ha_policy=SharedStoreBackup())
+    primary = EmbeddedBroker(
+        name="primary", data_directory=directory, ha_policy=SharedStorePrimary()
+    )
+    backup = EmbeddedBroker(
+        name="backup", data_directory=directory, ha_policy=SharedStoreBackup()
+    )
     async with primary, backup:
         print(primary.role.value, backup.role.value, primary.node_id == backup.node_id)
         await primary.crash()

@@ -1,4 +1,4 @@
-"""Connections of one factory spread over a cluster, although the URL names one broker."""
+"""Connections of one factory spread over a cluster; the URL names one broker."""
 
 from contextlib import AsyncExitStack
 
@@ -27,7 +27,9 @@ async def main() -> None:
         brokers = [await stack.enter_async_context(member(name)) for name in NAMES]
         await trio.sleep(3)  # virtual: the brokers find each other
 
-        factory = ConnectionFactory("vm://north?connectionLoadBalancingPolicyClassName=RoundRobin")
+        factory = ConnectionFactory(
+            "vm://north?connectionLoadBalancingPolicyClassName=RoundRobin"
+        )
         await stack.enter_async_context(factory.connect())  # it learns the cluster
         for number in range(8):
             connection = await stack.enter_async_context(factory.connect())

@@ -1,4 +1,6 @@
-"""Topics: a plain subscription, a durable one that waits for its owner, and one that two consumers share."""
+"""Topics: a plain subscription, a durable one that waits for its owner, and one that
+two consumers share.
+"""
 
 import trio
 
@@ -11,7 +13,10 @@ async def main() -> None:
     async with EmbeddedBroker() as broker:
         factory = ConnectionFactory(broker.url)
         # A durable subscription that is not shared belongs to a client id.
-        async with factory.connect(client_id="station-1") as connection, connection.session() as session:
+        async with (
+            factory.connect(client_id="station-1") as connection,
+            connection.session() as session,
+        ):
             await session.create_durable_consumer(weather, "archive")
 
         async with (
@@ -24,12 +29,24 @@ async def main() -> None:
             producer = session.create_producer(weather)
             await producer.send("sun")
             await producer.send("rain")
-            print("plain:", (await plain.receive(5)).body, (await plain.receive(5)).body)
-            print("left and right:", *sorted([(await left.receive(5)).body, (await right.receive(5)).body]))
+            print(
+                "plain:", (await plain.receive(5)).body, (await plain.receive(5)).body
+            )
+            print(
+                "left and right:",
+                *sorted([(await left.receive(5)).body, (await right.receive(5)).body]),
+            )
 
-        async with factory.connect(client_id="station-1") as connection, connection.session() as session:
+        async with (
+            factory.connect(client_id="station-1") as connection,
+            connection.session() as session,
+        ):
             async with session.create_durable_consumer(weather, "archive") as consumer:
-                print("archive, later:", (await consumer.receive(5)).body, (await consumer.receive(5)).body)
+                print(
+                    "archive, later:",
+                    (await consumer.receive(5)).body,
+                    (await consumer.receive(5)).body,
+                )
             await session.unsubscribe("archive")
 
 

@@ -25,7 +25,10 @@ def place_order(url: str, text: str) -> None:
 
 
 def waiting_orders(url: str) -> list[str]:
-    with ConnectionFactory(url).create_context() as context, context.create_browser(ORDERS) as browser:
+    with (
+        ConnectionFactory(url).create_context() as context,
+        context.create_browser(ORDERS) as browser,
+    ):
         return [message.body for message in browser]
 
 

@@ -26,7 +26,10 @@ async def test_a_commit_during_a_failover_is_safe_to_repeat(broker_pair):
 
 async def test_a_send_waits_out_a_partition(embedded_broker, fault_plan, broker_clock):
     url = f"{embedded_broker.url}?reconnectAttempts=-1"
-    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+    async with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+    ):
         embedded_broker.link.partition()
         fault_plan.at(3, embedded_broker.link.heal)
         await session.create_producer(ORDERS).send("late")
@@ -35,7 +38,10 @@ async def test_a_send_waits_out_a_partition(embedded_broker, fault_plan, broker_
 
 async def test_nothing_confirmed_is_lost_whatever_breaks_when(broker_pair, fault_plan):
     confirmed = 0
-    async with ConnectionFactory(broker_pair.url).connect() as connection, connection.session() as session:
+    async with (
+        ConnectionFactory(broker_pair.url).connect() as connection,
+        connection.session() as session,
+    ):
         fault_plan.within(0.01, broker_pair.live.crash)
         fault_plan.within(0.01, broker_pair.live.link.drop_after, 700)
         for number in range(20):
@@ -50,7 +56,9 @@ async def test_nothing_confirmed_is_lost_whatever_breaks_when(broker_pair, fault
 
 
 async def test_a_wait_says_what_it_found_instead(embedded_broker):
-    with pytest.raises(WaitTimeout, match="queue orders with 3 messages: not within 1 s"):
+    with pytest.raises(
+        WaitTimeout, match="queue orders with 3 messages: not within 1 s"
+    ):
         await embedded_broker.wait_for(queue="orders", count=3, timeout=1)
 
 
@@ -58,7 +66,10 @@ def test_without_async(broker_pair_blocking):
     from embedclient.blocking import ConnectionFactory
 
     pair = broker_pair_blocking
-    with ConnectionFactory(pair.url).connect() as connection, connection.session() as session:
+    with (
+        ConnectionFactory(pair.url).connect() as connection,
+        connection.session() as session,
+    ):
         session.create_producer(ORDERS).send("before")
         pair.failover()
         session.create_producer(ORDERS).send("after")

@@ -1,4 +1,6 @@
-"""Certificates for development, a broker that requires one of each client, and a client that has one."""
+"""Certificates for development, a broker that requires one of each client, and a client
+that has one.
+"""
 
 import subprocess
 import sys
@@ -15,16 +17,24 @@ ORDERS = Queue("orders")
 
 async def main(directory: str) -> None:
     authority = f"{directory}/ca.pem"
-    serving = TLSSettings(key_store_path=f"{directory}/server.pem", trust_store_path=authority, need_client_auth=True)
+    serving = TLSSettings(
+        key_store_path=f"{directory}/server.pem",
+        trust_store_path=authority,
+        need_client_auth=True,
+    )
     async with EmbeddedBroker(tls=serving) as broker:
         print(broker.url)
-        shop = TLSSettings(key_store_path=f"{directory}/shop.pem", trust_store_path=authority)
+        shop = TLSSettings(
+            key_store_path=f"{directory}/shop.pem", trust_store_path=authority
+        )
         factory = ConnectionFactory(broker.url, tls=shop)
         async with factory.connect() as connection, connection.session() as session:
             await session.create_producer(ORDERS).send("two coffees")
 
         # The same as a URL.
-        url = f"{broker.url}&trustStorePath={authority}&keyStorePath={directory}/shop.pem"
+        url = (
+            f"{broker.url}&trustStorePath={authority}&keyStorePath={directory}/shop.pem"
+        )
         async with (
             ConnectionFactory(url).connect() as connection,
             connection.session() as session,
@@ -34,13 +44,23 @@ async def main(directory: str) -> None:
             print(message.body)
 
         try:
-            async with ConnectionFactory(f"{broker.url}&trustStorePath={authority}").connect():
+            async with ConnectionFactory(
+                f"{broker.url}&trustStorePath={authority}"
+            ).connect():
                 pass
         except JMSException as error:
             print(error)
 
 
 with tempfile.TemporaryDirectory() as directory:
-    command = [sys.executable, "-m", "embedbroker", "cert", directory, "--client", "shop"]
+    command = [
+        sys.executable,
+        "-m",
+        "embedbroker",
+        "cert",
+        directory,
+        "--client",
+        "shop",
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     trio.run(main, directory)

@@ -1,4 +1,6 @@
-"""One transaction takes a message from one queue and puts another into the next; a failure undoes both."""
+"""One transaction takes a message from one queue and puts another into the next; a
+failure undoes both.
+"""
 
 import trio
 
@@ -11,14 +13,20 @@ ORDERS, INVOICES = Queue("orders"), Queue("invoices")
 async def handle_one_order(session: Session) -> None:
     async with session.create_consumer(ORDERS) as orders, session.transaction():
         order = await orders.receive(timeout=5)
-        print(f"{order.body}: delivery {order.delivery_count}, redelivered {order.redelivered}")
+        print(
+            f"{order.body}: delivery {order.delivery_count}, "
+            f"redelivered {order.redelivered}"
+        )
         await session.create_producer(INVOICES).send(f"invoice for {order.body}")
         if order.delivery_count == 1:
             raise ConnectionError("the printer is off")
 
 
 async def main() -> None:
-    async with EmbeddedBroker() as broker, ConnectionFactory(broker.url).connect() as connection:
+    async with (
+        EmbeddedBroker() as broker,
+        ConnectionFactory(broker.url).connect() as connection,
+    ):
         async with connection.session() as session:
             await session.create_producer(ORDERS).send("two coffees")
 

@@ -13,7 +13,9 @@ async def main() -> None:
         ConnectionFactory(broker.vm_url).connect() as connection,
         connection.session() as session,
     ):
-        await session.create_producer(Queue("offers")).send("today only", time_to_live=3600)
+        await session.create_producer(Queue("offers")).send(
+            "today only", time_to_live=3600
+        )
         await trio.sleep(3601)
         async with session.create_consumer(Queue("ExpiryQueue")) as consumer:
             print("expired:", (await consumer.receive(timeout=60)).body)

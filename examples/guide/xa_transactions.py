@@ -1,4 +1,6 @@
-"""A message goes from one broker to another, exactly once: a branch on each, both prepared before one is committed."""
+"""A message goes from one broker to another, exactly once: a branch on each, both
+prepared before one is committed.
+"""
 
 from uuid import uuid4
 
@@ -16,7 +18,9 @@ def new_branches() -> tuple[Xid, Xid]:
 
 
 async def commit_both(branches: dict[Xid, XAResource]) -> None:
-    """What a transaction manager does; a real one writes its decision to disk between the two phases."""
+    """What a transaction manager does; a real one writes its decision to disk between
+    the two phases.
+    """
     for xid, resource in branches.items():
         await resource.end(xid, XaFlag.TMSUCCESS)
     try:
@@ -46,7 +50,9 @@ async def main() -> None:
         async with shop_context.create_consumer(ORDERS) as orders:
             order = await orders.receive(timeout=5)
             await store_context.create_producer().send(SHIPMENTS, f"ship {order.body}")
-            await commit_both({taken: shop_context.xa_resource, put: store_context.xa_resource})
+            await commit_both(
+                {taken: shop_context.xa_resource, put: store_context.xa_resource}
+            )
 
         for context, queue in ((shop_context, ORDERS), (store_context, SHIPMENTS)):
             async with context.create_browser(queue) as browser:

@@ -1,4 +1,6 @@
-"""A broker's journal is audited, and a queue is compared, exported and imported: everything on this machine."""
+"""A broker's journal is audited, and a queue is compared, exported and imported:
+everything on this machine.
+"""
 
 import os
 import sys
@@ -42,7 +44,10 @@ def main(spark: SparkSession, folder: Path) -> None:
         frames = journal_frames(spark, [folder / "london"])
         print("records of messages:", frames.messages.where("queue = 'orders'").count())
 
-        sites = Site.of(london.url, queues=["orders"]), Site.of(paris.url, queues=["orders"])
+        sites = (
+            Site.of(london.url, queues=["orders"]),
+            Site.of(paris.url, queues=["orders"]),
+        )
         print("they differ by", reconcile(spark, *sites).count())
         export_queues(spark, ["orders"], folder / "export", url=london.url)
         import_queues(spark, folder / "export", url=paris.url)
@@ -52,5 +57,8 @@ def main(spark: SparkSession, folder: Path) -> None:
 if __name__ == "__main__":
     os.environ.setdefault("JAVA_HOME", str(java_home()))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with SparkSession.builder.master("local[2]").getOrCreate() as session, tempfile.TemporaryDirectory() as directory:
+    with (
+        SparkSession.builder.master("local[2]").getOrCreate() as session,
+        tempfile.TemporaryDirectory() as directory,
+    ):
         main(session, Path(directory))

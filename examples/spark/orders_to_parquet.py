@@ -1,4 +1,6 @@
-"""A queue lands in Parquet, each message once. A broker, a producer and Spark in one: needs `embedbroker[spark]`."""
+"""A queue lands in Parquet, each message once. A broker, a producer and Spark in one:
+needs `embedbroker[spark]`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ ORDERS = 1_000
 
 
 def send_orders(url: str) -> None:
-    with ConnectionFactory(url).connect() as connection, connection.session() as session:
+    with (
+        ConnectionFactory(url).connect() as connection,
+        connection.session() as session,
+    ):
         producer = session.create_producer(Queue("orders"))
         for number in range(ORDERS):
             producer.send(f'{{"id": {number}, "amount": {number % 7}}}')
@@ -50,12 +55,19 @@ def land(spark: SparkSession, url: str, folder: Path) -> None:
 
 def main() -> None:
     folder = Path(tempfile.mkdtemp())
-    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .getOrCreate()
+    )
     with EmbeddedBroker.in_thread(data_directory=str(folder / "broker")) as broker:
         send_orders(broker.url)
         land(spark, broker.url, folder)
     rows = spark.read.parquet(str(folder / "orders"))
-    print(f"{rows.count()} rows, {rows.distinct().count()} of them different, in {folder / 'orders'}")
+    print(
+        f"{rows.count()} rows, {rows.distinct().count()} of them different, "
+        f"in {folder / 'orders'}"
+    )
     spark.stop()
 
 

@@ -15,15 +15,21 @@ def write_day(orders: DataFrame, url: str, day: int) -> None:
     )
     (
         rows.write.format("embedbroker")
-        .options(url=url, writeId="orders", writeVersion=str(day), timeToLiveMs="86400000")
+        .options(
+            url=url, writeId="orders", writeVersion=str(day), timeToLiveMs="86400000"
+        )
         .mode("append")
         .save()
     )
 
 
-def publish_totals(spark: SparkSession, url: str, folder: str, checkpoint: str) -> StreamingQuery:
+def publish_totals(
+    spark: SparkSession, url: str, folder: str, checkpoint: str
+) -> StreamingQuery:
     """What arrives in a folder as JSON, to a topic."""
-    orders = spark.readStream.schema("id bigint, region string, amount double").json(folder)
+    orders = spark.readStream.schema("id bigint, region string, amount double").json(
+        folder
+    )
     return (
         orders.selectExpr("to_json(struct(id, amount)) as body", "region as groupId")
         .writeStream.format("embedbroker")
