@@ -12,7 +12,14 @@ project = "embedbroker"
 author = "The embedbroker authors"
 project_copyright = author
 release = installed("embedbroker")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -24,12 +31,19 @@ default_role = "literal"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_class_signature = "mixed"
-html_theme = "alabaster"
+html_theme = "furo"
+html_title = "embedbroker"
+html_logo = html_favicon = "_static/logo.svg"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_theme_options = {
-    "description": "A message broker inside a Python process",
-    "page_width": "1280px",
-    "sidebar_width": "250px",
+    "light_css_variables": {"color-brand-primary": "#2a64b8", "color-brand-content": "#2a64b8"},
+    "dark_css_variables": {"color-brand-primary": "#7fb2ff", "color-brand-content": "#7fb2ff"},
 }
+# The button copies commands without their prompts and without what they print.
+copybutton_prompt_text = "$ "
+copybutton_only_copy_prompt_lines = True
+copybutton_remove_prompts = True
 
 # The build needs no network, so other projects' inventories are not there; names that are ours to change have no page.
 nitpick_ignore_regex = [
