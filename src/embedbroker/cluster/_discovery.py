@@ -1,4 +1,4 @@
-"""Discovery of other brokers by multicast groups, and the announcements of this one (cluster-and-ha 6).
+"""Discovery of other brokers by groups, and the announcements of this one (cluster-and-ha 6).
 
 Responsible for the groups of the configuration in each role, for the places at which others announce themselves, and
 for the lines of the log. Does not depend on sockets, and on what the finders of a place do there.
@@ -226,6 +226,8 @@ class _Listener:
             advice = "this address and port, and local-bind-address must name a network interface on which it sends"
             if self._group.shared_directory is not None:
                 advice = "this directory and channel"
+            elif self._group.hosts:
+                advice = "this channel and one of these ports as its listen_port"
             self._log.warning(
                 f"{self.endpoint}: no other broker has announced itself at {self._group.group} within {seconds:g} s;"
                 f" another broker must have a broadcast-group with {advice}. This broker goes on listening"

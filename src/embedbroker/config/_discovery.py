@@ -25,6 +25,12 @@ _DEFAULT_PORT = 9876
 G = TypeVar("G", "BroadcastGroup", "DiscoveryGroup")
 
 
+def _as_hosts(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise TypeError(f"hosts must be a list such as ['a:7800', 'b:7800'], not {value!r}")
+    return tuple(value)
+
+
 def _names(value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise TypeError(f"connectors must be a list of connector names, not {value!r}")
@@ -36,11 +42,11 @@ def _names(value: object) -> tuple[str, ...]:
 
 @frozen
 class BroadcastGroup:
-    """Define a multicast group, or a shared directory, at which a live broker announces how it is reached.
+    """Define where a live broker announces how it is reached: a multicast group, a shared directory, or a TCP port.
 
     Attributes:
         name: Name of the broadcast group.
-        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255; None: there is a ``shared_directory``.
+        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255; None: there is another place.
         group_port: Port of the multicast group, 1 to 65,535.
         local_bind_address: Address or name of the network interface; None: the system chooses.
         local_bind_port: Port from which datagrams are sent; -1: a free one.
@@ -48,7 +54,9 @@ class BroadcastGroup:
         connectors: Names of the connectors that are announced; others use the last one. Empty: the connector of the
             cluster connection, or where the broker listens.
         shared_directory: Directory, used by all brokers of the group, in which each has a file with its announcement.
-        channel: Subdirectory of the ``shared_directory``.
+        channel: Subdirectory of the ``shared_directory``, or name of the group at the ``listen_port``.
+        listen_port: TCP port of this broker at which others fetch its announcement.
+        port_range: How many ports above the ``listen_port`` are tried if it is in use.
     """
 
     name: str = field(validator=named)
@@ -60,29 +68,38 @@ class BroadcastGroup:
     connectors: tuple[str, ...] = field(default=(), converter=_names)
     shared_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     channel: str = field(default="embedbroker", validator=named)
+    listen_port: int | None = field(default=None, validator=optional(whole(1, 65_535)))
+    port_range: int = field(default=0, validator=whole(0, 65_535))
 
     def __attrs_post_init__(self) -> None:
         _ = self.group
 
     @property
     def group(self) -> BroadcastEndpoint:
-        """Return the multicast group and the interface that leads to it, or the shared directory."""
+        """Return the multicast group and the interface that leads to it, the shared directory, or the port."""
+        from embedclient.model import AnnouncementPort
+
+        _check_place(self, "listen_port", self.listen_port is not None)
+        if self.listen_port is not None:
+            return AnnouncementPort(self.listen_port, self.port_range, self.channel, self.local_bind_address)
         return _endpoint(self, self.local_bind_port)
 
 
 @frozen
 class DiscoveryGroup:
-    """Define a multicast group, or a shared directory, at which a broker finds others that announce themselves there.
+    """Define where a broker finds others that announce themselves: a multicast group, a shared directory, or hosts.
 
     Attributes:
         name: Name of the discovery group, by which cluster connections and bridges use it.
-        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255; None: there is a ``shared_directory``.
+        group_address: IPv4 multicast address, 224.0.0.0 to 239.255.255.255; None: there is another place.
         group_port: Port of the multicast group, 1 to 65,535.
         local_bind_address: Address or name of the network interface; None: the system chooses.
         refresh_timeout_ms: Milliseconds of silence after which a broker leaves the list.
         initial_wait_timeout_ms: Milliseconds without any announcement after which the log has a warning.
         shared_directory: Directory, used by all brokers of the group, in which each has a file with its announcement.
-        channel: Subdirectory of the ``shared_directory``.
+        channel: Subdirectory of the ``shared_directory``, or name of the group at the ``hosts``.
+        hosts: Host and TCP port of other brokers, such as ``host:7800``, from which it fetches their announcements.
+        port_range: How many ports above the one of each host may have a broker, too.
     """
 
     name: str = field(validator=named)
@@ -93,23 +110,34 @@ class DiscoveryGroup:
     initial_wait_timeout_ms: int = field(default=10_000, validator=whole(1))
     shared_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     channel: str = field(default="embedbroker", validator=named)
+    hosts: tuple[str, ...] = field(default=(), converter=_as_hosts)
+    port_range: int = field(default=0, validator=whole(0, 65_535))
 
     def __attrs_post_init__(self) -> None:
         _ = self.group
 
     @property
     def group(self) -> BroadcastEndpoint:
-        """Return the multicast group and the interface that leads to it, or the shared directory."""
+        """Return the multicast group and the interface that leads to it, the shared directory, or the hosts."""
+        from embedclient.model import AnnouncementHosts
+
+        _check_place(self, "list of hosts", bool(self.hosts))
+        if self.hosts:
+            return AnnouncementHosts(self.hosts, self.port_range, self.channel)
         return _endpoint(self)
+
+
+def _check_place(group: BroadcastGroup | DiscoveryGroup, third: str, has_third: bool) -> None:
+    places = [group.group_address is not None, group.shared_directory is not None, has_third]
+    if sum(places) != 1:
+        raise ValueError(
+            f"group {group.name!r} needs one of group_address, shared_directory and {third}: it is where brokers meet"
+        )
 
 
 def _endpoint(group: BroadcastGroup | DiscoveryGroup, local_bind_port: int = -1) -> BroadcastEndpoint:
     from embedclient.model import MulticastGroup, SharedDirectory
 
-    if (group.group_address is None) is (group.shared_directory is None):
-        raise ValueError(
-            f"group {group.name!r} needs a group_address or a shared_directory, and not both: it is where brokers meet"
-        )
     if group.shared_directory is not None:
         return SharedDirectory(group.shared_directory, group.channel)
     return MulticastGroup(group.group_address or "", group.group_port, group.local_bind_address, local_bind_port)

@@ -12,7 +12,14 @@ from typing import Any
 from attrs import AttrsInstance
 
 from embedbroker.config import BroadcastGroup, DiscoveryGroup
-from embedclient.model import SharedDirectory, describe_name, did_you_mean, parse_jgroups_stack
+from embedclient.model import (
+    AnnouncementHosts,
+    AnnouncementPort,
+    SharedDirectory,
+    describe_name,
+    did_you_mean,
+    parse_jgroups_stack,
+)
 
 from ._document import Element
 from ._findings import Findings
@@ -79,7 +86,7 @@ def _values(
             findings.refuse(element.place, "has a jgroups-file and no jgroups-channel: write both")
         else:
             # As in Artemis, the stack wins over a group-address.
-            values |= _group_of_stack(file, channel, folder, findings)
+            values |= _group_of_stack(file, channel, folder, kind is BroadcastGroup, findings)
     elif channel is not None:
         findings.refuse(element.place, "has a jgroups-channel and no jgroups-file: write both")
     elif "group_address" not in values and not element.children.get("group-address"):
@@ -87,7 +94,9 @@ def _values(
     return values
 
 
-def _group_of_stack(file: Element, channel: Element, folder: Path, findings: Findings) -> dict[str, Any]:
+def _group_of_stack(
+    file: Element, channel: Element, folder: Path, announces: bool, findings: Findings
+) -> dict[str, Any]:
     """Return where members meet by a JGroups file. Each protocol without a meaning here is a warning."""
     name, channel_name = value_of(file, text, findings), value_of(channel, text, findings)
     if not isinstance(name, str) or not isinstance(channel_name, str):
@@ -102,9 +111,14 @@ def _group_of_stack(file: Element, channel: Element, folder: Path, findings: Fin
     else:
         for note in stack.notes:
             findings.warn(file.place, f"{path}: {note}")
-        group = stack.group
+        group = stack.announced_at if announces else stack.group
         if isinstance(group, SharedDirectory):
             return {"group_address": None, "shared_directory": group.location, "channel": group.channel}
+        if isinstance(group, AnnouncementHosts | AnnouncementPort):
+            values = {"group_address": None, "port_range": group.port_range, "channel": group.channel}
+            if isinstance(group, AnnouncementHosts):
+                return {**values, "hosts": group.hosts}
+            return {**values, "listen_port": group.port, "local_bind_address": group.bind_address}
         return {
             "group_address": group.address,
             "group_port": group.port,

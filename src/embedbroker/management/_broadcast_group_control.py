@@ -61,7 +61,7 @@ BROADCAST_GROUP = Control(
             "GroupAddress",
             "String",
             lambda call: _of(call).settings.group_address,
-            "Address of the multicast group; null with a shared directory.",
+            "Address of the multicast group; null without one.",
         ),
         Attribute("GroupPort", "int", lambda call: _of(call).settings.group_port, "Port of the multicast group."),
         Attribute(
@@ -74,7 +74,13 @@ BROADCAST_GROUP = Control(
             "SharedDirectory",
             "String",
             lambda call: _of(call).settings.shared_directory,
-            "Directory with the announcement; null with a multicast group. Not in Artemis.",
+            "Directory with the announcement; null without one. Not in Artemis.",
+        ),
+        Attribute(
+            "ListenPort",
+            "Integer",
+            lambda call: _of(call).settings.listen_port,
+            "TCP port at which others fetch the announcement; null without one. Not in Artemis.",
         ),
     ),
     (

@@ -56,7 +56,7 @@ from embedbroker.node import (
     Written,
 )
 from embedbroker.storage import AuditWork, DiskWork, JournalSettings, Lane
-from embedclient.model import Instant, Xid
+from embedclient.model import Instant, Xid, received_at, sent_to
 
 from ._audit_files import AuditFiles
 from ._datagrams import SimulatedMulticast
@@ -144,7 +144,7 @@ class NodeHost:
         #: Carries the datagrams of its multicast groups; None: there are none in this world.
         self.multicast: SimulatedMulticast | None = None
         # By endpoint: the group that this life has joined.
-        self._groups: dict[str, str] = {}
+        self._groups: dict[str, frozenset[str]] = {}
         self._missed: list[Callable[[], None]] = []
         self._backlog: list[SimulatedLink] = []
         self.requested: LockWork | LeaseWork | None = None
@@ -386,7 +386,7 @@ class NodeHost:
     def on_datagram(self, group: str, data: bytes) -> None:
         if self._misses(lambda: self.on_datagram(group, data)):
             return
-        for endpoint in [endpoint for endpoint, joined in self._groups.items() if joined == group]:
+        for endpoint in [endpoint for endpoint, joined in self._groups.items() if group in joined]:
             self.step(DatagramReceived(endpoint, data))
 
     def _use_group(self, output: JoinGroup | SendDatagram | LeaveGroup) -> None:
@@ -394,16 +394,15 @@ class NodeHost:
         assert multicast is not None, "a world with groups has a multicast network"
         match output:
             case JoinGroup(endpoint, group):
-                key = group.place
-                if key not in self._groups.values():
+                for key in sorted(set(received_at(group)).difference(*self._groups.values())):
                     multicast.join(key, self)
-                self._groups[endpoint] = key
+                self._groups[endpoint] = frozenset(received_at(group))
             case SendDatagram(_, group, data):
-                multicast.send(self.name, group.place, data)
+                multicast.send(self.name, sent_to(group, self.name), data)
             case LeaveGroup(endpoint):
-                left = self._groups.pop(endpoint, None)
-                if left is not None and left not in self._groups.values():
-                    multicast.leave(left, self)
+                left = self._groups.pop(endpoint, frozenset())
+                for key in sorted(left.difference(*self._groups.values())):
+                    multicast.leave(key, self)
 
     def _misses(self, happening: Callable[[], None]) -> bool:
         """Return True if the host is frozen; the event is then delivered when it continues."""

@@ -1,4 +1,4 @@
-"""The search of a client for its first broker: datagrams of a multicast group in, connectors out.
+"""The search of a client for its first broker: datagrams of a group in, connectors out.
 
 Responsible for which datagrams end the search, and for the error of one that found nothing. Does not depend on the
 event loop, which moves the datagrams and keeps the time.
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from embedclient.agent import DiscoveryEntry, announced_entry
 from embedclient.errors import ConnectionTimedOutException, RemoteProtocolError
-from embedclient.model import TCP_CONNECTOR_FACTORY, SharedDirectory, can_be_dialled
+from embedclient.model import TCP_CONNECTOR_FACTORY, AnnouncementHosts, SharedDirectory, can_be_dialled
 
 from ._url import DiscoverySettings
 
@@ -71,6 +71,9 @@ class BrokerSearch:
         if isinstance(self.group, SharedDirectory):
             got = got.replace("datagram came", "announcement is there")
             advice = "with this directory and channel"
+        elif isinstance(self.group, AnnouncementHosts):
+            got = got.replace("datagram came", "announcement came")
+            advice = "with this channel, and one of these ports must be its listen_port"
         return ConnectionTimedOutException(
             f"{self.group}: {got} within {self.timeout_s:g} s; a broker must have a broadcast-group {advice}"
         )

@@ -218,8 +218,8 @@ class _Parser:
             raise self._error(f"{self.shown!r} {reason}") from None
 
     def _group_of_stack(self, channel: str, given: Mapping[str, int | str]) -> BroadcastEndpoint:
-        """Return the multicast group of a JGroups file, or its directory, in which channels are apart."""
-        from embedclient.model import SharedDirectory, parse_jgroups_stack
+        """Return the multicast group of a JGroups file, its hosts, or its directory, in which channels are apart."""
+        from embedclient.model import MulticastGroup, parse_jgroups_stack
 
         file = str(given.get("file", ""))
         if not file or not channel.strip("/"):
@@ -230,7 +230,7 @@ class _Parser:
             raise self._error(f"the JGroups file {describe_name(file)!r} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise self._error(f"the JGroups file {describe_name(file)!r}: {error}") from None
-        if isinstance(group, SharedDirectory):
+        if not isinstance(group, MulticastGroup):
             return group
         interface = str(given.get("localBindAddress", "")) or group.local_bind_address
         return evolve(group, local_bind_address=interface)

@@ -20,7 +20,7 @@ import outcome
 
 from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy, TimeBudget, settle_closing
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
-from embedclient.errors import IllegalStateException
+from embedclient.errors import IllegalStateException, RemoteProtocolError
 from embedclient.model import (
     IN_VM_CONNECTOR_FACTORY,
     Entropy,
@@ -34,7 +34,7 @@ from embedclient.tls import STALLED, TLSConnection, TLSError, TLSStoreError, con
 
 if TYPE_CHECKING:
     from embedclient._client import BrokerSearch
-    from embedclient.model import MulticastGroup, SharedDirectory
+    from embedclient.model import AnnouncementHosts, MulticastGroup, SharedDirectory
 
 T = TypeVar("T")
 _DATAGRAM_BYTES_MAX = 65_535
@@ -564,13 +564,17 @@ class AsyncioLoop:
 
     async def search(self, search: BrokerSearch) -> None:
         _check_loop()
-        from embedclient.model import SharedDirectory
+        from embedclient.model import AnnouncementHosts, MulticastGroup, SharedDirectory
 
+        group = search.group
         with suppress(TimeoutError):  # the search has found no broker, which it reports
-            if isinstance(search.group, SharedDirectory):
-                await _search_in_directory(search, search.group)
-            else:
-                await _search_in_group(search, search.group)
+            match group:
+                case SharedDirectory():
+                    await _search_in_directory(search, group)
+                case AnnouncementHosts():
+                    await _search_at_hosts(search, group)
+                case MulticastGroup():
+                    await _search_in_group(search, group)
 
 
 async def _search_in_group(search: BrokerSearch, group: MulticastGroup) -> None:
@@ -600,6 +604,47 @@ async def _search_in_directory(search: BrokerSearch, directory: SharedDirectory)
             if any(search.on_datagram(data) for data in found):
                 return
             await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _search_at_hosts(search: BrokerSearch, hosts: AnnouncementHosts) -> None:
+    """Fetch from all places at the same time, so that one that hangs does not delay the others."""
+    found = asyncio.Event()
+    tasks = [asyncio.ensure_future(_search_at(search, hosts, *place, found)) for place in hosts.places]
+    try:
+        async with asyncio.timeout(search.timeout_s):
+            await found.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _search_at(
+    search: BrokerSearch, hosts: AnnouncementHosts, host: str, port: int, found: asyncio.Event
+) -> None:
+    from embedclient.transport import ANSWER_S, FETCH_EVERY_S
+
+    while not found.is_set():
+        # A place without a broker is normal: the search reports that none was found.
+        with suppress(OSError, ValueError, RuntimeError, TimeoutError, RemoteProtocolError):
+            async with asyncio.timeout(ANSWER_S):
+                data = await _fetched(host, port, hosts.channel)
+            if not found.is_set() and data is not None and search.on_datagram(data):
+                found.set()
+        await asyncio.sleep(FETCH_EVERY_S)
+
+
+async def _fetched(host: str, port: int, channel: str) -> bytes | None:
+    from embedclient.transport import FRAME_BYTES_MAX, announcement_in
+
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        came = b""
+        while (data := announcement_in(came, channel)) is None and (more := await reader.read(FRAME_BYTES_MAX)):
+            came += more
+        return data
+    finally:
+        writer.close()
 
 
 async def _in_daemon_thread(work: Callable[[], T], purpose: str) -> T:

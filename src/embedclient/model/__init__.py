@@ -51,7 +51,14 @@ from ._url import (
 from ._xa import XaCode, XaFlag
 
 if TYPE_CHECKING:
-    from ._broadcast_endpoint import BroadcastEndpoint, SharedDirectory
+    from ._broadcast_endpoint import (
+        AnnouncementHosts,
+        AnnouncementPort,
+        BroadcastEndpoint,
+        SharedDirectory,
+        received_at,
+        sent_to,
+    )
     from ._jgroups_stack import JGroupsStack, parse_jgroups_stack
     from ._jms_body import ObjectMessage, TextMessage
     from ._jms_bytes import BytesMessage
@@ -83,6 +90,8 @@ __all__ = [
     "TCP_CONNECTOR_FACTORY",
     "TLS",
     "TLS_PARAMETERS",
+    "AnnouncementHosts",
+    "AnnouncementPort",
     "BodyChunks",
     "BodyStream",
     "BodyValue",
@@ -148,7 +157,9 @@ __all__ = [
     "parse_jgroups_stack",
     "ping_period_ms",
     "read_tls_parameter",
+    "received_at",
     "selector_text",
+    "sent_to",
     "split_attributes",
     "split_fully_qualified_name",
     "split_members",
@@ -165,7 +176,9 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "._broadcast_endpoint": "BroadcastEndpoint SharedDirectory",
+        "._broadcast_endpoint": (
+            "AnnouncementHosts AnnouncementPort BroadcastEndpoint SharedDirectory received_at sent_to"
+        ),
         "._jgroups_stack": "JGroupsStack parse_jgroups_stack",
         "._jms_body": "ObjectMessage TextMessage",
         "._jms_bytes": "BytesMessage",

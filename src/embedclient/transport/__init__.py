@@ -16,12 +16,16 @@ from ._threads import run_in_thread
 from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
 if TYPE_CHECKING:
+    from ._announcement_ports import ANSWER_S, FETCH_EVERY_S, FRAME_BYTES_MAX, announcement_in
     from ._datagrams import Datagrams, DatagramSender
     from ._directory import LOOK_EVERY_S, DirectoryReader
     from ._memory_datagrams import MemoryMulticast
     from ._udp import SystemDatagrams, joined_socket
 
 __all__ = [
+    "ANSWER_S",
+    "FETCH_EVERY_S",
+    "FRAME_BYTES_MAX",
     "LOOK_EVERY_S",
     "ByteStream",
     "DatagramSender",
@@ -37,6 +41,7 @@ __all__ = [
     "TcpListener",
     "TcpReservation",
     "TransportLost",
+    "announcement_in",
     "connect_tcp",
     "dial",
     "joined_socket",
@@ -51,6 +56,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "._announcement_ports": "ANSWER_S FETCH_EVERY_S FRAME_BYTES_MAX announcement_in",
         "._directory": "LOOK_EVERY_S DirectoryReader",
         "._datagrams": "DatagramSender Datagrams",
         "._memory_datagrams": "MemoryMulticast",

@@ -13,7 +13,14 @@ from random import Random
 
 import trio
 
-from embedclient.model import BroadcastEndpoint, MulticastGroup, SharedDirectory
+from embedclient.model import (
+    AnnouncementPort,
+    BroadcastEndpoint,
+    MulticastGroup,
+    SharedDirectory,
+    received_at,
+    sent_to,
+)
 
 from ._datagrams import DatagramReceiver, DatagramSender
 from ._stream import Buffer, TransportLost
@@ -52,7 +59,7 @@ class MemoryMulticast:
         self.duplication_chance = duplication_chance
         self._random = random
         self._receivers: list[MemoryReceiver] = []
-        # What each sender has in a shared directory, which receivers get that come later.
+        # What each sender has in a shared directory or at its port, which receivers get that come later.
         self._files: dict[MemorySender, tuple[str, bytes]] = {}
         self._separated: set[tuple[str, str]] = set()
 
@@ -82,25 +89,25 @@ class MemoryMulticast:
     def join(self, receiver: MemoryReceiver) -> None:
         self._receivers.append(receiver)
         for place, data in self._files.values():
-            if place == receiver.place:
+            if place in receiver.places:
                 receiver.put(trio.current_time(), data)
 
     def keep(self, sender: MemorySender, place: str, data: bytes) -> None:
-        """Keep the file of a sender in a shared directory."""
+        """Keep what a sender has at a place."""
         self._files[sender] = (place, data)
 
     def remove(self, sender: MemorySender) -> None:
-        """Remove the file of a sender."""
+        """Remove what a sender has at its place."""
         self._files.pop(sender, None)
 
     def leave(self, receiver: MemoryReceiver) -> None:
         self._receivers.remove(receiver)
 
-    def carry(self, host: str, group: BroadcastEndpoint, data: bytes) -> None:
-        """Send a datagram from a host to all receivers of a group, also those of the same host."""
+    def carry(self, host: str, place: str, data: bytes) -> None:
+        """Send a datagram from a host to all receivers of a place, also those of the same host."""
         now = trio.current_time()
         for receiver in self._receivers:
-            if receiver.place != group.place or self.separates(host, receiver.host):
+            if place not in receiver.places or self.separates(host, receiver.host):
                 continue
             for delay_s in self._delays():
                 receiver.put(now + delay_s, data)
@@ -124,13 +131,19 @@ class MemoryDatagrams:
 
     async def open_sender(self, group: BroadcastEndpoint) -> DatagramSender:
         await trio.lowlevel.checkpoint()
-        port = group.local_bind_port if isinstance(group, MulticastGroup) else 0
-        if port > 0 and port in self._ports:
+        wanted = [0]
+        if isinstance(group, MulticastGroup):
+            wanted = [group.local_bind_port]
+        elif isinstance(group, AnnouncementPort):
+            wanted = list(group.ports)
+        port = next((each for each in wanted if each <= 0 or each not in self._ports), None)
+        if port is None:
             raise OSError(
-                errno.EADDRINUSE, f"cannot send to {group} from port {port}: in use; the local bind port must be free"
+                errno.EADDRINUSE,
+                f"cannot send to {group} from port {wanted[-1]}: in use; the local bind port must be free",
             )
         self._ports.add(port)
-        return MemorySender(self._network, self._host, group, self._ports)
+        return MemorySender(self._network, self._host, group, port, self._ports)
 
     async def open_receiver(self, group: BroadcastEndpoint) -> DatagramReceiver:
         await trio.lowlevel.checkpoint()
@@ -140,27 +153,30 @@ class MemoryDatagrams:
 class MemorySender:
     """A DatagramSender of one host. ``ports`` are the local ports that its host uses."""
 
-    def __init__(self, network: MemoryMulticast, host: str, group: BroadcastEndpoint, ports: set[int]) -> None:
+    def __init__(
+        self, network: MemoryMulticast, host: str, group: BroadcastEndpoint, port: int, ports: set[int]
+    ) -> None:
         self._network = network
         self._host = host
-        self._group = group
+        self._place = sent_to(group, host, port)
+        self._is_kept = isinstance(group, SharedDirectory | AnnouncementPort)
+        self._port = port
         self._ports = ports
         self._closed = False
 
     def send_nowait(self, data: Buffer) -> None:
         if self._closed:
             raise TransportLost("closed here")
-        self._network.carry(self._host, self._group, bytes(data))
-        if isinstance(self._group, SharedDirectory):
-            self._network.keep(self, self._group.place, bytes(data))
+        self._network.carry(self._host, self._place, bytes(data))
+        if self._is_kept:
+            self._network.keep(self, self._place, bytes(data))
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            if isinstance(self._group, SharedDirectory):
+            if self._is_kept:
                 self._network.remove(self)
-            else:
-                self._ports.discard(self._group.local_bind_port)
+            self._ports.discard(self._port)
 
 
 class MemoryReceiver:
@@ -168,7 +184,7 @@ class MemoryReceiver:
 
     def __init__(self, network: MemoryMulticast, host: str, group: BroadcastEndpoint) -> None:
         self.host = host
-        self.place = group.place
+        self.places = frozenset(received_at(group))
         self._network = network
         self._waiting: list[tuple[float, int, bytes]] = []
         self._serial = 0

@@ -14,8 +14,16 @@ from typing import Final
 
 import trio
 
-from embedclient.model import BroadcastEndpoint, MulticastGroup, SharedDirectory, describe_name
+from embedclient.model import (
+    AnnouncementHosts,
+    AnnouncementPort,
+    BroadcastEndpoint,
+    MulticastGroup,
+    SharedDirectory,
+    describe_name,
+)
 
+from ._announcement_ports import HostsReceiver, open_port_sender
 from ._datagrams import DatagramReceiver, DatagramSender
 from ._directory import DirectoryReceiver, DirectorySender
 from ._stream import Buffer, TransportLost
@@ -87,7 +95,7 @@ class UdpReceiver:
 
 
 class SystemDatagrams:
-    """Datagrams over UDP, or over files of a shared directory.
+    """Datagrams over UDP, over files of a shared directory, or fetched from hosts.
 
     The time to live of each datagram is 1, so no router forwards it.
 
@@ -101,6 +109,10 @@ class SystemDatagrams:
     async def open_sender(self, group: BroadcastEndpoint) -> DatagramSender:
         if isinstance(group, SharedDirectory):
             return DirectorySender(group)
+        if isinstance(group, AnnouncementPort):
+            return await open_port_sender(group)
+        if isinstance(group, AnnouncementHosts):
+            raise TypeError(f"nothing can be sent to {group}: a sender has a port")
         where = f"cannot send to {group}"
         interface = await _interface(group, where)
         opened = _socket()
@@ -118,6 +130,11 @@ class SystemDatagrams:
     async def open_receiver(self, group: BroadcastEndpoint) -> DatagramReceiver:
         if isinstance(group, SharedDirectory):
             return DirectoryReceiver(group, newest_first=self._newest_first)
+        if isinstance(group, AnnouncementHosts):
+            await trio.lowlevel.checkpoint()
+            return HostsReceiver(group)
+        if isinstance(group, AnnouncementPort):
+            raise TypeError(f"at {group} is nothing to receive: receivers have a list of hosts")
         interface = await _interface(group, f"cannot join {group}")
         return UdpReceiver(joined_socket(group, interface), group)
 

@@ -568,9 +568,11 @@ def test_every_field_of_the_values_can_come_from_a_file() -> None:
 
     assert {field.name for field in fields(AddressSettings)} == reached(anywhere)
     assert {field.name for field in fields(ClusterConnection)} == reached(cluster)
-    of_jgroups_files = {"shared_directory", "channel"}
-    assert {field.name for field in fields(BroadcastGroup)} == reached(broadcast_group) | of_jgroups_files
-    assert {field.name for field in fields(DiscoveryGroup)} == reached(discovery_group) | of_jgroups_files
+    of_jgroups_files = {"shared_directory", "channel", "port_range"}
+    assert {field.name for field in fields(BroadcastGroup)} == reached(broadcast_group) | {
+        *of_jgroups_files, "listen_port",
+    }  # fmt: skip
+    assert {field.name for field in fields(DiscoveryGroup)} == reached(discovery_group) | {*of_jgroups_files, "hosts"}
     # A file cannot hold a callable, and its properties are in a test of their own.
     assert {field.name for field in fields(DivertConfiguration)} == reached(divert) | {"properties", "transformer"}
     # A file gives each connection of a bridge an entry.

@@ -28,6 +28,10 @@ def stack_of(*protocols: str) -> str:
     return f"<config>{''.join(protocols)}</config>"
 
 
+def tcpping(protocol: str, transport: str = "<TCP bind_port='7800'/>") -> str:
+    return stack_of(transport, protocol)
+
+
 def test_a_stack_over_udp_is_its_multicast_group(tmp_path: Path) -> None:
     (tmp_path / "stack.xml").write_text(STACK)
     loaded = load(tmp_path, BOTH.format(channel=CHANNEL))
@@ -64,10 +68,16 @@ def test_defaults_and_words_for_interfaces(
         (stack_of("<TCP/>", "<JDBC_PING/>"), "JDBC_PING is not supported: members find each other by"),
         (stack_of("<TCP/>", "<aws.S3_PING/>"), "S3_PING is not supported"),
         (stack_of("<TCP/>", "<org.jgroups.protocols.kubernetes.KUBE_PING/>"), "KUBE_PING is not supported"),
-        (stack_of("<TCP/>", "<TCPPING initial_hosts='a[7800]'/>"), "TCPPING is not supported"),
+        (stack_of("<UDP/>", "<TCPPING initial_hosts='a[7800]'/>"), "TCPPING is not supported"),
+        (stack_of("<TCP/>", "<TCPPING initial_hosts='a[7800]'/>"), "TCP needs a bind_port with TCPPING"),
+        (tcpping("<TCPPING/>"), "TCPPING: initial_hosts must be a list such as a[7800],b[7800], which has no ''"),
+        (tcpping("<TCPPING initial_hosts='a[7800],b[x]'/>"), "TCPPING: initial_hosts must be a list such as"),
+        (tcpping("<TCPPING initial_hosts='a[70000]'/>"), "TCPPING: hosts: 'a:70000' must be a host and a port"),
+        (tcpping("<TCPPING initial_hosts='a' port_range='x'/>"), "TCPPING: port_range must be a number, not 'x'"),
+        (tcpping("<TCPPING initial_hosts='a,b' port_range='100'/>"), "TCPPING: 2 hosts with 100 further ports each"),
         (stack_of("<TCP/>", "<TCPGOSSIP/>"), "TCPGOSSIP is not supported"),
         (stack_of("<TCP/>", "<PING/>"), "PING is not supported"),
-        (stack_of("<TCP/>", "<MERGE3/>"), "TCP without MPING or FILE_PING does not name where members find each other"),
+        (stack_of("<TCP/>", "<MERGE3/>"), "TCP without MPING, FILE_PING or TCPPING does not"),
         (stack_of("<PING/>"), "it must begin with a transport, one of UDP, TCP"),
         (stack_of("<UDP mcast_port='many'/>"), "UDP: mcast_port must be a port, not 'many'"),
         (stack_of("<UDP mcast_addr='10.0.0.1'/>"), "UDP: the group address '10.0.0.1' is no IPv4 multicast address"),
@@ -91,6 +101,22 @@ def test_the_directory_of_file_ping_is_a_shared_directory(tmp_path: Path) -> Non
     config = load(tmp_path, BOTH.format(channel=CHANNEL)).config
     assert config.discovery_groups == (DiscoveryGroup("d", shared_directory="/shared/ping", channel="channel"),)
     assert config.broadcast_groups[0].group == config.discovery_groups[0].group
+
+
+def test_the_hosts_of_tcpping_are_where_others_listen(tmp_path: Path) -> None:
+    """A broker listens at the port of its transport, and fetches from each host."""
+    hosts = "<TCPPING initial_hosts='${hosts:a[7801], b[7802] c,::1[7800]}' port_range='2' num_discovery_runs='3'/>"
+    (tmp_path / "stack.xml").write_text(tcpping(hosts, "<TCP bind_addr='10.0.0.1' bind_port='7800' port_range='3'/>"))
+    loaded = load(tmp_path, BOTH.format(channel=CHANNEL))
+    assert loaded.config.broadcast_groups == (
+        BroadcastGroup("b", listen_port=7800, port_range=3, channel="channel", local_bind_address="10.0.0.1"),
+    )
+    [group] = loaded.config.discovery_groups
+    assert group == DiscoveryGroup(
+        "d", hosts=["a:7801", "b:7802", "c:7800", "[::1]:7800"], port_range=2, channel="channel"
+    )
+    assert group.group.places[:3] == [("a", 7801), ("a", 7802), ("a", 7803)]  # type: ignore[union-attr]
+    assert not [warning for warning in loaded.warnings if "TCP" in warning]
 
 
 def test_file_and_channel_belong_together_and_the_file_must_exist(tmp_path: Path) -> None:

@@ -17,22 +17,33 @@ from embedclient.errors import JMSException
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 
 
-def member(make: MakeBroker, name: str, **place: str) -> ManagedBroker:
+MULTICAST, DIRECTORY = {"group_address": "231.7.7.7"}, {"shared_directory": "/nowhere"}
+
+
+def member(make: MakeBroker, name: str, sender: dict[str, Any], receiver: dict[str, Any]) -> ManagedBroker:
     settings: dict[str, Any] = {
         "connectors": {name: f"vm://{name}"},
-        "broadcast_groups": [BroadcastGroup("b", **place)],  # type: ignore[arg-type]  # texts
-        "discovery_groups": [DiscoveryGroup("d", **place)],  # type: ignore[arg-type]  # texts
+        "broadcast_groups": [BroadcastGroup("b", **sender)],
+        "discovery_groups": [DiscoveryGroup("d", **receiver)],
         "cluster_connections": ClusterConnection(connector=name, discovery_group="d"),
         "cluster_password": "secret",
     }
     return make(name, **settings)
 
 
-@pytest.mark.parametrize("place", [{"group_address": "231.7.7.7"}, {"shared_directory": "/nowhere"}])
+@pytest.mark.parametrize(
+    ("sender", "receiver"),
+    [
+        (MULTICAST, MULTICAST),
+        (DIRECTORY, DIRECTORY),
+        # The last broker is in no list: it is found because it connects to one that is.
+        ({"listen_port": 7800}, {"hosts": ["gone:7800", "a:7799", "b:7800"], "port_range": 1}),
+    ],
+)
 async def test_brokers_of_a_test_find_each_other(
-    broker_factory: MakeBroker, broker_clock: BrokerClock, place: dict[str, str]
+    broker_factory: MakeBroker, broker_clock: BrokerClock, sender: dict[str, Any], receiver: dict[str, Any]
 ) -> None:
-    brokers = [await member(broker_factory, name, **place).start() for name in "abc"]
+    brokers = [await member(broker_factory, name, sender, receiver).start() for name in "abc"]
     await broker_clock.advance(3)
     for broker in brokers:
         members = await broker.broker.management.invoke("broker", "listNetworkTopology")
@@ -42,11 +53,11 @@ async def test_brokers_of_a_test_find_each_other(
 async def test_management_stops_and_starts_a_broadcast_group(
     broker_factory: MakeBroker, broker_clock: BrokerClock
 ) -> None:
-    announcing = await member(broker_factory, "a", group_address="231.7.7.7").start()
+    announcing = await member(broker_factory, "a", MULTICAST, MULTICAST).start()
     management = announcing.broker.management
     for attribute in CONTROLS[-1].attributes.values():
         value = await management.get("broadcastgroup.b", attribute.name)
-        assert value is not None or attribute.name == "SharedDirectory", attribute.name
+        assert value is not None or attribute.name in ("SharedDirectory", "ListenPort")
     assert await management.get("broadcastgroup.b", "ConnectorPairsAsJSON") == '["a"]'
     with pytest.raises(JMSException):
         await management.get("broadcastgroup.c", "Name")

@@ -23,6 +23,8 @@ from embedbroker import (
 )
 from embedclient import ConnectionFactory, Queue, ServerLocator
 from embedclient.asyncio import ServerLocator as AsyncioLocator
+from embedclient.errors import ConnectionTimedOutException
+from embedclient.model import parse_jgroups_stack
 from embedclient.transport._memory_datagrams import MemoryMulticast
 from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 
@@ -86,6 +88,52 @@ async def test_brokers_and_clients_find_each_other_in_a_shared_directory(tmp_pat
 
         found = await trio.to_thread.run_sync(lambda: asyncio.run(connect_by_asyncio()))
         assert found in (a.port, b.port)
+
+
+async def test_brokers_and_clients_find_each_other_by_the_hosts_of_tcpping(tmp_path: Path) -> None:
+    """With one JGroups file: the second broker takes the next port of the range, and a dead host is in the list."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port = int(probe.getsockname()[1])
+    (tmp_path / "stack.xml").write_text(
+        f"<config><TCP bind_addr='{LOOPBACK}' bind_port='{port}'/>"
+        f"<TCPPING initial_hosts='{LOOPBACK}[{port}],{LOOPBACK}[1]' port_range='10'/></config>"
+    )
+    stack = parse_jgroups_stack((tmp_path / "stack.xml").read_text(), "c")
+    announcing = BroadcastGroup("b", listen_port=port, port_range=10, channel="c", local_bind_address=LOOPBACK)
+    finding = DiscoveryGroup("d", hosts=[f"{LOOPBACK}:{port}", f"{LOOPBACK}:1"], port_range=10, channel="c")
+    assert (announcing.group, finding.group) == (stack.announced_at, stack.group)
+
+    def member(name: str) -> EmbeddedBroker:
+        return EmbeddedBroker(
+            name=name,
+            broadcast_groups=[announcing],
+            discovery_groups=[finding],
+            cluster_connections=ClusterConnection(discovery_group="d", retry_interval_ms=50),
+            cluster_password="secret",
+        )
+
+    url = f"jgroups://c?file={tmp_path / 'stack.xml'}"
+    async with member("a") as a, member("b") as b:
+        await until_known(a, "a", "b")
+        await until_known(b, "b", "a")
+        async with ServerLocator(url).create_session_factory() as factory:
+            assert factory.connector is not None and factory.connector.port in (a.port, b.port)
+
+        async def connect_by_asyncio() -> int | None:
+            async with AsyncioLocator(url).create_session_factory() as factory:
+                return factory.connector.port if factory.connector is not None else None
+
+        found = await trio.to_thread.run_sync(lambda: asyncio.run(connect_by_asyncio()))
+        assert found in (a.port, b.port)
+        await b.crash()
+        await until_known(a, "a")
+        await b.start()
+        await until_known(a, "a", "b")
+    locator = ServerLocator(f"{url}&discoveryInitialWaitTimeout=50")
+    with pytest.raises(ConnectionTimedOutException, match="no announcement came within"):
+        async with locator.create_session_factory():
+            pass
 
 
 async def test_a_group_on_an_interface_that_does_not_exist_is_two_lines_and_the_broker_serves() -> None:
