@@ -86,9 +86,17 @@ def types(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """Run the test suite without interop; arguments go to pytest."""
+    """Run the test suite without interop and without searches; arguments go to pytest."""
     _install(session, "-e", ".[dev]")
     session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session
+def search(session: nox.Session) -> None:
+    """Run what `tests` leaves out: thousands of generated cases, seeds of the simulation, drills of seconds."""
+    _install(session, "-e", ".[dev]")
+    chosen = session.posargs or ["-n", "auto", "--dist", "worksteal"]
+    session.run("python", "-m", "pytest", "-m", "search", *chosen)
 
 
 @nox.session

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from xml.etree import ElementTree
@@ -157,12 +158,19 @@ def imports_of(module: str) -> Iterator[Import]:
                 yield Import(module, node.lineno, target, tuple(name for name in names if name not in inner))
 
 
-IMPORTS = [found for module in MODULES for found in imports_of(module)]
-CROSSING = [
-    (found, source, target)
-    for found in IMPORTS
-    if (source := layer_of(found.module)) and (target := layer_of(found.target)) and source != target
-]
+@cache
+def all_imports() -> list[Import]:
+    return [found for module in MODULES for found in imports_of(module)]
+
+
+@cache
+def crossing() -> list[tuple[Import, str, str]]:
+    """Each import of another layer, with both layers."""
+    return [
+        (found, source, target)
+        for found in all_imports()
+        if (source := layer_of(found.module)) and (target := layer_of(found.target)) and source != target
+    ]
 
 
 def test_every_layer_is_in_the_table() -> None:
@@ -176,7 +184,7 @@ def test_layers_import_only_what_the_table_allows() -> None:
             return target.startswith(f"{source}.")
         return target in ALLOWED[source].split()
 
-    assert [str(found) for found, source, target in CROSSING if not allowed(source, target)] == []
+    assert [str(found) for found, source, target in crossing() if not allowed(source, target)] == []
 
 
 def test_the_table_has_no_cycle() -> None:
@@ -187,7 +195,7 @@ def test_the_table_has_no_cycle() -> None:
 def _cycles() -> list[list[str]]:
     """Return each set of modules of one layer that import each other in a circle."""
     graph: dict[str, set[str]] = {module: set() for module in MODULES}
-    for found in IMPORTS:
+    for found in all_imports():
         target = found.target
         if target in MODULES and target != found.module and layer_of(target) == layer_of(found.module):
             graph[found.module].add(target)
@@ -226,7 +234,7 @@ def test_packages_of_the_kernel_import_what_is_below_them() -> None:
 
     upward = {
         f"{source} imports {target}"
-        for found in IMPORTS
+        for found in all_imports()
         if (source := package_of(found.module)) and (target := package_of(found.target)) and source != target
         if ranks[target] >= ranks[source]
     }
@@ -234,7 +242,7 @@ def test_packages_of_the_kernel_import_what_is_below_them() -> None:
 
 
 def test_parts_of_the_kernel_receive_parts_and_not_the_kernel() -> None:
-    inside = [found for found in IMPORTS if found.module.startswith("embedbroker.kernel")]
+    inside = [found for found in all_imports() if found.module.startswith("embedbroker.kernel")]
     naming = {found.module for found in inside if "Kernel" in found.names}
     assert naming == {f"embedbroker.kernel{module}" for module in KERNEL_NAMED_BY}
 
@@ -260,7 +268,7 @@ def test_the_drawing_shows_every_layer_there_is_and_imports_go_its_way() -> None
     bold = [element for element in texts if element.get("font-weight") == "bold"]
     places = {str(element.text): (float(element.get("x", 0)), float(element.get("y", 0))) for element in bold}
     assert places.keys() == {layer for module in MODULES if (layer := layer_of(module))} - {"b", "c"}
-    for source, target in {(source, target) for _, source, target in CROSSING if {source, target} <= places.keys()}:
+    for source, target in {(source, target) for _, source, target in crossing() if {source, target} <= places.keys()}:
         (x, y), (target_x, target_y) = places[source], places[target]
         aside = target_y == y and (target_x > x or source[0] != target[0])
         assert target_y > y or aside, f"{source} imports {target}"
@@ -271,14 +279,16 @@ def test_layers_import_packages_and_not_their_insides() -> None:
         path = found.target.split(".")[2:]
         return any(name.startswith("_") and name != "__version__" for name in (*path, *found.names))
 
-    assert [str(found) for found, source, _ in CROSSING if source not in ("b", "c") and reaches_inside(found)] == []
+    assert [str(found) for found, source, _ in crossing() if source not in ("b", "c") and reaches_inside(found)] == []
 
 
 def test_only_packages_have_lazy_names_and_there_is_one_way_to() -> None:
     """What `embedclient._lazy` does stands in no other module, and it needs nothing of ours."""
-    users = [found for found in IMPORTS if found.target == LAZY and MODULES[found.module].name != "__init__.py"]
+    users = [found for found in all_imports() if found.target == LAZY and MODULES[found.module].name != "__init__.py"]
     assert [str(found) for found in users] == []
-    assert [str(found) for found in IMPORTS if found.module == LAZY and found.target.split(".")[0] in PREFIXES] == []
+    assert [
+        str(found) for found in all_imports() if found.module == LAZY and found.target.split(".")[0] in PREFIXES
+    ] == []
     by_hand = [
         module
         for module, path in MODULES.items()
@@ -299,7 +309,7 @@ def test_sync_layers_have_no_clock_no_chance_and_no_input_or_output() -> None:
         extra = EXTRA_STANDARD.get(layer, set()) | EXTRA_STANDARD.get(found.module, set())
         return top in PURE or top == "attrs" or top in extra or top in THIRD_PARTY.get(layer, set())
 
-    foreign = ((found, layer_of(found.module), found.target.split(".")[0]) for found in IMPORTS)
+    foreign = ((found, layer_of(found.module), found.target.split(".")[0]) for found in all_imports())
     wrong = [
         str(f) for f, layer, top in foreign if layer in SYNC and top not in PREFIXES and not permitted(f, layer, top)
     ]
@@ -325,7 +335,7 @@ def test_other_libraries_are_used_where_they_belong() -> None:
             return top == "attrs"
         return top in THIRD_PARTY.get(layer or "", {"attrs"})
 
-    foreign = ((found, layer_of(found.module), found.target.split(".")[0]) for found in IMPORTS)
+    foreign = ((found, layer_of(found.module), found.target.split(".")[0]) for found in all_imports())
     wrong = [
         str(found)
         for found, layer, top in foreign
@@ -351,7 +361,7 @@ def test_inputs_and_outputs_of_connections_are_defined_once() -> None:
 def test_the_state_of_a_core_connection_is_kept_in_the_engine() -> None:
     """Clients, brokers and links between them share `ConnectionState`; only the simulator's checkers cut frames too."""
     names = {"FrameSplitter", "HANDSHAKE"}
-    using = {found.module for found in IMPORTS if names & set(found.names)}
+    using = {found.module for found in all_imports() if names & set(found.names)}
     inside = {"c.wire", "c.engine", "b.testing"}
     assert [module for module in using if layer_of(module) not in inside] == []
 
@@ -407,7 +417,7 @@ def test_objects_are_not_wired_by_methods_that_others_put_into_them() -> None:
 
 def test_randomness_is_seeded() -> None:
     """Sync layers take the class `Random` from the module, and nothing that has a hidden state."""
-    using = [found for found in IMPORTS if found.target == "random" and layer_of(found.module) in SYNC]
+    using = [found for found in all_imports() if found.target == "random" and layer_of(found.module) in SYNC]
     wrong = [str(found) for found in using if set(found.names) - {"Random"}]
     for module in {found.module for found in using if not found.names}:
         for node in ast.walk(ast.parse(MODULES[module].read_text())):

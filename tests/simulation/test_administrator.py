@@ -34,6 +34,7 @@ def test_half_of_the_plans_have_a_clerk_and_delayed_redeliveries() -> None:
     assert all(plan.broker.secured for plan in plans if plan.broker.has_clerk)
 
 
+@pytest.mark.search
 def test_orders_hold_while_brokers_crash() -> None:
     campaign = Campaign()
     for seed in range(1, 7):
@@ -48,6 +49,7 @@ def test_orders_hold_while_brokers_crash() -> None:
     assert campaign.hits[Moment.UPDATE_REFUSED] >= 1
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("mode", GroupMode)
 def test_orders_hold_over_failovers(mode: GroupMode) -> None:
     result = run_group_seed(2, mode, administrator=True)

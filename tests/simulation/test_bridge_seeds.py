@@ -21,6 +21,7 @@ from .sites.send_book import Entry
 pytestmark = [pytest.mark.timeout(300)]
 
 
+@pytest.mark.search
 def test_messages_arrive_while_brokers_crash() -> None:
     campaign = Campaign.of_sites(BRIDGE_MINIMA_PER_1000)
     for seed in range(1, 6):

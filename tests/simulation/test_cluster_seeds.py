@@ -27,6 +27,7 @@ from .sites.cluster_plan import NodePlan
 pytestmark = [pytest.mark.timeout(300)]
 
 
+@pytest.mark.search
 def test_each_message_is_taken_once_while_nodes_crash() -> None:
     campaign = Campaign.of_sites(CLUSTER_MINIMA_PER_1000)
     for seed in range(1, 4):

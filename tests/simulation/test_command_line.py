@@ -83,6 +83,7 @@ def test_a_failure_names_the_commit_where_there_is_a_repository(
     assert command_line.commit_lines() == []
 
 
+@pytest.mark.search
 def test_a_seed_that_differs_elsewhere_fails_the_run(tmp_path: Path) -> None:
     """One comes out otherwise, of the next there is nothing."""
     python = tmp_path / "python"

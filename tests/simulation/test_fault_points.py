@@ -16,6 +16,7 @@ from .scenario.scenario import run_seed
 _SEEDS_MAX = 60
 
 
+@pytest.mark.search
 @pytest.mark.timeout(300)
 def test_seeds_come_past_every_fault_point(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = set(FAULT_POINTS["ONE_BROKER"])

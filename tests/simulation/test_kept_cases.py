@@ -24,12 +24,14 @@ def read(path: Path) -> ScenarioPlan:
     return plan_of(ScenarioPlan, json.loads(path.read_text()))
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_what_once_failed_runs_clean(path: Path) -> None:
     result = run_plan(read(path))
     assert result.verdict.clean
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("path", KEPT_CLUSTERS, ids=lambda path: path.stem)
 def test_a_cluster_that_once_failed_runs_clean(path: Path) -> None:
     run_cluster_plan(plan_of(ClusterPlan, json.loads(path.read_text())))

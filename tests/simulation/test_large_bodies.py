@@ -35,11 +35,13 @@ def test_body_that_is_cut_short_is_noticed() -> None:
         key_of(cut)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_one_broker(seed: int) -> None:
     run_seed(seed, large_bodies=True)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("mode", [GroupMode.REPLICATION, GroupMode.SHARED_STORE])
 def test_groups(mode: GroupMode, seed: int) -> None:

@@ -28,6 +28,7 @@ def run(seed: int, mode: GroupMode | None = None) -> SeedResult:
     return run_plan(draw_plan(number) if mode is None else draw_group_plan(number, mode))
 
 
+@pytest.mark.search
 def test_every_message_is_in_one_range_whatever_happens() -> None:
     hits = [0] * len(Moment)
     for seed in SEEDS:
@@ -38,6 +39,7 @@ def test_every_message_is_in_one_range_whatever_happens() -> None:
         assert hits[moment] >= 4, (moment.name, hits[moment])
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("mode", [GroupMode.SHARED_STORE, GroupMode.REPLICATION])
 def test_another_broker_goes_on_with_the_same_ranges(mode: GroupMode) -> None:
     failovers = read_again = 0

@@ -73,6 +73,7 @@ def test_only_seeds_with_branches_draw_habits_for_them_and_operators() -> None:
             assert not plan.operator_pause_s and not any(user.branches for user in producers)
 
 
+@pytest.mark.search
 def test_users_of_branches_and_operators_do_everything_that_there_is_to_do() -> None:
     campaign = Campaign()
     for seed in (1, 5, 17, 21, 25, 29):
@@ -119,6 +120,7 @@ def test_a_campaign_that_meets_too_little_does_not_pass() -> None:
     assert any(line.startswith("crash_during_segment_switch: 0 hits") for line in campaign.shortcomings())
 
 
+@pytest.mark.search
 def test_workers_change_nothing() -> None:
     arguments = ("--seeds", "4", "--first-seed", str(FIRST_SEED), "--hash-check", "0")
     digests = {run(*arguments, "--jobs", jobs).stdout.partition('"digest": ')[2].split(",")[0] for jobs in ("1", "2")}
@@ -137,6 +139,7 @@ def campaign_of(mode: GroupMode, seeds: range = SEEDS) -> Campaign:
     return campaign
 
 
+@pytest.mark.search
 @pytest.mark.timeout(300)  # seconds on a machine that does nothing else
 def test_seeds_of_groups_that_share_a_store_run_clean_and_meet_what_those_meet() -> None:
     campaign = campaign_of(GroupMode.SHARED_STORE)
@@ -145,6 +148,7 @@ def test_seeds_of_groups_that_share_a_store_run_clean_and_meet_what_those_meet()
     assert campaign.hits[Moment.FROZEN_LIVE] > 0 and campaign.hits[Moment.REPLAY_COMPARED] >= len(SEEDS)
 
 
+@pytest.mark.search
 @pytest.mark.timeout(300)
 def test_seeds_of_groups_that_replicate_run_clean_and_meet_what_those_meet() -> None:
     campaign = campaign_of(GroupMode.REPLICATION, REPLICATION_SEEDS)
@@ -153,6 +157,7 @@ def test_seeds_of_groups_that_replicate_run_clean_and_meet_what_those_meet() -> 
     assert campaign.hits[Moment.CRASH_IN_SYNC] > 0 and campaign.hits[Moment.COPY_COMPARED] >= len(REPLICATION_SEEDS)
 
 
+@pytest.mark.search
 @pytest.mark.timeout(300)
 def test_seeds_of_pairs_that_vote_run_clean_and_meet_what_those_meet() -> None:
     campaign = campaign_of(GroupMode.VOTES)
@@ -161,6 +166,7 @@ def test_seeds_of_pairs_that_vote_run_clean_and_meet_what_those_meet() -> None:
     assert campaign.hits[Moment.WENT_ON_BY_VOTE] > 0 and campaign.hits[Moment.COPY_COMPARED] >= len(SEEDS)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("mode", ["shared-store", "replication", "votes"])
 def test_one_seed_of_a_group_gives_one_trace_whatever_the_hash_seed(mode: str) -> None:
     arguments = ("--mode", mode, "--digest", "--seeds", "2", "--first-seed", str(FIRST_SEED))
@@ -169,6 +175,7 @@ def test_one_seed_of_a_group_gives_one_trace_whatever_the_hash_seed(mode: str) -
     assert first.stdout == second.stdout
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 def test_the_plan_of_a_group_comes_back_from_its_file_as_it_was(mode: GroupMode, tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"

@@ -78,6 +78,7 @@ def test_two_kills_lose_nothing(tmp_path: Path) -> None:
     assert page.count('class="outage"') == 2
 
 
+@pytest.mark.search
 def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     kept, forgotten = (f"<persistence-enabled>{value}</persistence-enabled>" for value in ("true", "false"))
 
@@ -105,6 +106,7 @@ def test_a_broker_that_forgets_fails_the_drill(monkeypatch: pytest.MonkeyPatch, 
     assert place is not None and list(Path(place[1]).rglob("*.log"))
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_drill_that_is_stopped_leaves_no_broker_behind(number: signal.Signals) -> None:
     with started("drill", "--seconds", "60", "--rounds", "1") as process:

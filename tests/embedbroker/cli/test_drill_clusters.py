@@ -26,6 +26,7 @@ from tests.embedbroker.cli.test_drill import GOOD, OUTAGE
 PLAN = DrillPlan(seconds=3, producers=1, consumers=1, size_bytes=200, rounds=1, seed=7, nodes=2)
 
 
+@pytest.mark.search
 def test_a_kill_of_one_of_two_nodes_loses_nothing(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     clients = ["--producers", "2", "--consumers", "2", "--size", "100", "--seed", "11"]

@@ -34,6 +34,7 @@ def drilled(*options: str | Path, ha: str = "shared-store") -> dict[str, Any]:
     return figures
 
 
+@pytest.mark.search
 def test_a_pair_fails_over_and_back_and_survives_a_freeze(tmp_path: Path) -> None:
     report = tmp_path / "report.html"
     figures = drilled("--rounds", "2", "--fault", "kill", "--fault", "freeze", "--report", report)
@@ -55,12 +56,14 @@ def test_a_pair_fails_over_and_back_and_survives_a_freeze(tmp_path: Path) -> Non
     assert page.count('class="outage"') == 3
 
 
+@pytest.mark.search
 def test_a_pair_survives_a_stop_a_full_disk_and_a_partition() -> None:
     figures = drilled("--rounds", "3", "--fault", "stop", "--fault", "disk-full", "--fault", "partition")
     assert [turn["fault"] for turn in figures["rounds"]] == ["stop", "disk-full", "partition"]
     assert figures["rounds"][2]["outages"][0]["first_confirmed_s"] >= 0.5
 
 
+@pytest.mark.search
 def test_a_pair_goes_on_while_the_disk_is_slow() -> None:
     figures = drilled("--rounds", "1", "--fault", "slow-disk")
     (outage,) = figures["rounds"][0]["outages"]
@@ -68,6 +71,7 @@ def test_a_pair_goes_on_while_the_disk_is_slow() -> None:
     assert [standing for _, broker, standing in figures["roles"] if broker == "primary"] == ["starting", "live"]
 
 
+@pytest.mark.search
 def test_a_replicating_pair_fails_over_and_back_in_sync_and_survives_a_freeze() -> None:
     figures = drilled("--rounds", "3", "--fault", "kill", "--fault", "freeze", "--fault", "stop", ha="replication")
     assert figures["confirmed"] > 100
@@ -87,6 +91,7 @@ def test_a_replicating_pair_fails_over_and_back_in_sync_and_survives_a_freeze() 
     assert primary == ["live", *returns, "frozen", "live", *returns]
 
 
+@pytest.mark.search
 def test_a_replicating_pair_survives_a_full_disk_and_a_partition_and_goes_on_while_the_disk_is_slow() -> None:
     faults = ("partition", "slow-disk", "disk-full")
     options = [option for fault in faults for option in ("--fault", fault)]
@@ -107,6 +112,7 @@ def own_files(directory: Path, ha: Ha = Ha.SHARED_STORE) -> tuple[Path, Path]:
     return primary.path, backup.path
 
 
+@pytest.mark.search
 def test_a_drill_of_the_users_own_files_takes_its_messages_with_it(tmp_path: Path) -> None:
     primary, backup = own_files(tmp_path)
     for path in (primary, backup):
@@ -174,6 +180,7 @@ def test_files_that_do_not_fit_are_refused_by_name(
     assert re.search(said, line), line
 
 
+@pytest.mark.search
 def test_files_with_a_directory_of_locks_can_be_drilled_again_and_again(tmp_path: Path) -> None:
     primary, backup = own_files(tmp_path)
     locks = tmp_path / "locks"
@@ -187,6 +194,7 @@ def test_files_with_a_directory_of_locks_can_be_drilled_again_and_again(tmp_path
         assert list(locks.iterdir()) == []
 
 
+@pytest.mark.search
 def test_a_folder_of_lock_managers_keeps_what_others_have_there(tmp_path: Path) -> None:
     primary, backup = own_files(tmp_path, Ha.REPLICATION)
     kept = tmp_path / "locks" / "of-another-pair"
@@ -195,6 +203,7 @@ def test_a_folder_of_lock_managers_keeps_what_others_have_there(tmp_path: Path) 
     assert list(kept.parent.iterdir()) == [kept]
 
 
+@pytest.mark.search
 def test_messages_that_were_delivered_too_often_are_looked_for_where_the_users_file_puts_them(tmp_path: Path) -> None:
     (file,) = write_files(tmp_path, Ha.NONE, free_ports(), relayed=False)
     text = file.path.read_text()
@@ -207,6 +216,7 @@ def test_messages_that_were_delivered_too_often_are_looked_for_where_the_users_f
     assert figures["dead_lettered"] > 0
 
 
+@pytest.mark.search
 def test_brokers_that_do_not_start_leave_nothing_in_the_way_of_the_next_drill(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ports = iter([taken.getsockname()[1], next(free_ports())])
@@ -242,6 +252,7 @@ def followed(pids: list[int]) -> Iterator[list[int]]:
             os.close(descriptor)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("ha", ["shared-store", "replication"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_drill_that_is_stopped_leaves_neither_broker_behind(number: signal.Signals, ha: str) -> None:

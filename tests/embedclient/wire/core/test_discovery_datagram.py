@@ -62,10 +62,10 @@ def test_bytes_behind_the_connectors_are_ignored() -> None:
     assert decode_discovery_datagram(A + b"of a later release") == decode_discovery_datagram(A)
 
 
-@pytest.mark.parametrize("size", range(len(A)))
-def test_a_datagram_that_was_cut_off_is_an_error_with_its_size(size: int) -> None:
-    with pytest.raises(RemoteProtocolError, match=f"a datagram of {size} bytes is not from a broadcast group: "):
-        decode_discovery_datagram(A[:size])
+def test_a_datagram_that_was_cut_off_is_an_error_with_its_size() -> None:
+    for size in range(len(A)):
+        with pytest.raises(RemoteProtocolError, match=f"a datagram of {size} bytes is not from a broadcast group: "):
+            decode_discovery_datagram(A[:size])
 
 
 @pytest.mark.parametrize("count", [-1, 1 << 20, (1 << 31) - 1])
