@@ -222,6 +222,8 @@ def call_lines(
     arguments = ", ".join([f"self._inner.{name}", *passed])
     manager = re.fullmatch(r"AbstractAsyncContextManager\[(.*)\]", returned)
     opening = re.fullmatch(r"Opening\[(.*)\]", returned)
+    if opening is not None and WRAPPED[opening[1]].scoped:
+        manager = opening
     if manager is not None and manager[1] in WRAPPED:
         yield f"        held = self._portal.hold(self._portal.call_now({arguments}))"
         yield f"        return {manager[1]}(self._portal, held.value, held.close)"

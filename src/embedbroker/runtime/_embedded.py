@@ -9,6 +9,7 @@ programs. It adds no behaviour: every method runs the method of the same name in
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import threading
@@ -36,7 +37,7 @@ from embedbroker.config import (
 )
 from embedbroker.node import check_filters, check_passwords
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
-from embedclient.model import TransportConfiguration, Xid, did_you_mean, start_thread
+from embedclient.model import Place, TransportConfiguration, Xid, did_you_mean, start_thread
 
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
@@ -284,6 +285,17 @@ class EmbeddedBroker:
         await self._watch.wait_out_of_sync()
 
     # -- scope ---------------------------------------------------------------------------------------------------
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self) -> NoReturn:
+            raise TypeError(
+                "'with EmbeddedBroker()' needs 'async with' in a trio program; elsewhere use "
+                "'with EmbeddedBroker.in_thread()'"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            pass
 
     async def __aenter__(self) -> Self:
         if self._manager is not None:
@@ -695,7 +707,7 @@ class _Life:
 class ThreadedBroker:
     """An `EmbeddedBroker` that blocks. Made by `EmbeddedBroker.in_thread`.
 
-    Use it as ``with EmbeddedBroker.in_thread() as broker``.
+    Use it as ``with EmbeddedBroker.in_thread() as broker``, or `start` and `close` it.
 
     Safe to call from any thread except the broker's. ``vm_url`` does not work from another thread; use ``url``.
     """
@@ -708,6 +720,8 @@ class ThreadedBroker:
         self._leave: trio.Event | None = None
         self._life = _Life()
         self._error: BaseException | None = None
+        # Where the program started it, if it did so without a block.
+        self._opened_at: Place | None = None
 
     @property
     def config(self) -> BrokerConfig:
@@ -740,8 +754,17 @@ class ThreadedBroker:
         return self._broker.is_running
 
     def __enter__(self) -> Self:
+        if self._opened_at is not None:
+            # `with broker.start()`: from now on the block owns what `start` began.
+            self._forget_to_warn()
+            return self
         if self._thread is not None:
             raise IllegalStateException("the broker is in use by another scope")
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        """Start a thread with a broker, and wait for it."""
         self._begun.clear()
         self._error = None
         self._life = _Life()
@@ -759,17 +782,23 @@ class ThreadedBroker:
             raise
         if self._token is None:
             self._join()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end(quiet=value is not None)
+
+    def _end(self, *, quiet: bool = False) -> None:
+        """End the broker in order, and its thread."""
+        self._forget_to_warn()
+        if self._thread is None:
+            return
         if self._token is not None and self._leave is not None:
             try:
                 self._token.run_sync_soon(self._leave.set)
             except trio.RunFinishedError:
                 pass
-        self._join(quiet=value is not None)
+        self._join(quiet=quiet)
 
     def _join(self, *, quiet: bool = False) -> None:
         thread, self._thread = self._thread, None
@@ -780,16 +809,47 @@ class ThreadedBroker:
         if error is not None and not quiet:
             raise error
 
-    def start(self) -> None:
-        """Start again after `stop` or `crash`.
+    def start(self) -> Self:
+        """Start, with or without a block, and return the broker: ``broker = EmbeddedBroker.in_thread().start()``.
+
+        Without a block the thread lives until `stop` or `close`. A broker that the program does not stop ends with it,
+        in order, and gives a ResourceWarning with the line of this call. In a block it starts again after `stop` or
+        `crash`.
 
         Raises: as `EmbeddedBroker.start`.
         """
-        self._call(self._broker.start)
+        if self._thread is not None:
+            self._call(self._broker.start)
+            return self
+        self._begin()
+        self._opened_at = Place.of_caller()
+        atexit.register(self._warn_and_end)
+        return self
 
     def stop(self, *, failover: bool = False) -> None:
-        """Stop in an orderly way; with ``failover`` a backup takes over, whatever the policy."""
+        """Stop in an orderly way; with ``failover`` a backup takes over, whatever the policy.
+
+        Stopping twice is allowed.
+        """
+        if self._thread is None:
+            return
         self._call(lambda: self._broker.stop(failover=failover))
+        if self._opened_at is not None:
+            self._end()
+
+    def close(self) -> None:
+        """Stop in an orderly way, and end the thread. A second call has no effect."""
+        self._end()
+
+    def _warn_and_end(self) -> None:
+        assert self._opened_at is not None
+        self._opened_at.warn("a broker in a thread", source=self)
+        self._end()
+
+    def _forget_to_warn(self) -> None:
+        if self._opened_at is not None:
+            self._opened_at = None
+            atexit.unregister(self._warn_and_end)
 
     def scale_down(self, to: str | TransportConfiguration | None = None) -> int:
         """Move everything to another broker, then stop; return the number of messages that moved.
@@ -947,7 +1007,9 @@ class ThreadedBroker:
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         if self._token is None:
-            raise IllegalStateException("the broker needs its scope: use 'with EmbeddedBroker.in_thread() as broker'")
+            raise IllegalStateException(
+                "the broker is not started: use 'with EmbeddedBroker.in_thread() as broker', or call start()"
+            )
         try:
             return trio.from_thread.run(function, trio_token=self._token)
         except (trio.RunFinishedError, trio.Cancelled):  # its scope has ended meanwhile

@@ -36,10 +36,10 @@ from embedclient.errors import (
 from embedclient.model import Entropy, make_uuid, uuid_text
 
 from ._closing import settle_closing
-from ._edge import Edge
+from ._edge import BackgroundScope, Edge
 from ._locator import ClientSessionFactory
 from ._modes import AcknowledgeMode, session_mode_of
-from ._opening import Opening
+from ._opening import Opening, end_background
 from ._ownership import own
 from ._session import Session
 from ._session_context import SessionContext
@@ -126,6 +126,7 @@ class Connection:
         self._used = False
         self._closed = False
         self._left = False
+        self._background: BackgroundScope | None = None
         edge.agent.on_notification = self._on_notification
 
     @property
@@ -254,6 +255,7 @@ class Connection:
             self._sessions.clear()
             # One call closes every session in order, so that the time-out holds for all of them together.
             await settle_closing(self._edge, self._edge.agent.close())
+            await end_background(self._edge, self)
 
     # For the factory
 

@@ -6,7 +6,7 @@ Responsible for user, password and client id, from the URL or from arguments. Do
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
@@ -16,6 +16,7 @@ from ._connection import Connection, open_connection, session_in_mode
 from ._context import JMSContext
 from ._edge import Loop
 from ._locator import DEFAULT_URL, ServerLocator, trio_loop
+from ._opening import Opening, ScopeOpening
 from ._url import url_text
 
 C = TypeVar("C", bound=Connection)
@@ -82,10 +83,11 @@ class ConnectionFactory:
         *,
         client_id: str | None = None,
         auto_start: bool = True,
-    ) -> AbstractAsyncContextManager[Connection]:
+    ) -> Opening[Connection]:
         """Connect: `async with factory.create_connection() as connection`.
 
-        The connection and everything made with it ends with the block.
+        The connection and everything made with it ends with the block. Without a block, `connection = await
+        factory.create_connection()` returns one that lives until its `close()`.
 
         Args:
             user: the user; None uses that of the factory.
@@ -100,7 +102,7 @@ class ConnectionFactory:
             InvalidClientIDException: another connection has this client id.
             IllegalStateException: the program does not run the event loop that this client is for.
         """
-        return self._connection(Connection, user, password, client_id, auto_start)
+        return ScopeOpening(self._connection(Connection, user, password, client_id, auto_start), self._loop)
 
     connect = create_connection
 
@@ -111,8 +113,8 @@ class ConnectionFactory:
         user: str | None = None,
         password: str | None = None,
         client_id: str | None = None,
-    ) -> AbstractAsyncContextManager[JMSContext]:
-        """Open a connection with one session: `async with factory.create_context() as context`.
+    ) -> Opening[JMSContext]:
+        """Open a connection with one session: `async with factory.create_context() as context`, or `await` it.
 
         Args:
             session_mode: how the session acknowledges messages, or TRANSACTED.
@@ -122,7 +124,7 @@ class ConnectionFactory:
 
         Raises: as `create_connection`.
         """
-        return self._context(session_mode, user, password, client_id)
+        return ScopeOpening(self._context(session_mode, user, password, client_id), self._loop)
 
     @asynccontextmanager
     async def _connection(

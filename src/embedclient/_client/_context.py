@@ -5,8 +5,8 @@ Responsible for delegation only: every method calls one of the session or of the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Self
 
 from embedclient.agent import SessionMode
@@ -25,7 +25,8 @@ from ._browser import QueueBrowser
 from ._connection import Connection, session_in_mode
 from ._consumer import MessageConsumer
 from ._conversion import Body, as_message
-from ._opening import Opening
+from ._edge import BackgroundScope
+from ._opening import Opening, end_background
 from ._producer import MessageProducer, Receipt
 from ._session import Session
 
@@ -152,6 +153,7 @@ class JMSContext:
     def __init__(self, connection: Connection, session: Session) -> None:
         self._connection = connection
         self._session = session
+        self._background: BackgroundScope | None = None
 
     @property
     def connection(self) -> Connection:
@@ -173,7 +175,7 @@ class JMSContext:
         """Return the connection's client id, None without one."""
         return self.connection.client_id
 
-    def create_context(self, session_mode: SessionMode) -> AbstractAsyncContextManager[JMSContext]:
+    def create_context(self, session_mode: SessionMode) -> Opening[JMSContext]:
         """Create a context with another session of the same connection.
 
         Args:
@@ -182,12 +184,10 @@ class JMSContext:
         Raises:
             ValueError: `session_mode` is not a mode.
         """
-        return self._another(session_mode)
+        return Opening(partial(self._open_another, session_mode))
 
-    @asynccontextmanager
-    async def _another(self, session_mode: SessionMode) -> AsyncIterator[JMSContext]:
-        async with session_in_mode(self.connection, session_mode) as session:
-            yield JMSContext(self.connection, session)
+    async def _open_another(self, session_mode: SessionMode) -> JMSContext:
+        return JMSContext(self.connection, await session_in_mode(self.connection, session_mode))
 
     def create_producer(self) -> JMSProducer:
         """Create a producer that sends to any destination.
@@ -305,5 +305,6 @@ class JMSContext:
         await self.connection.stop()
 
     async def close(self) -> None:
-        """Close the session now, before the end of the block."""
+        """Close the session now, before the end of the block; without a block, the connection too."""
         await self.session.close()
+        await end_background(self.connection._edge, self)

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from embedclient.agent import Agent, Call
-from embedclient.model import Entropy, Instant
+from embedclient.model import Entropy, Instant, Place
 
 from ._time_budget import TimeBudget
 
@@ -94,6 +94,19 @@ class Edge(Protocol):
     def spawn(self, work: Callable[[], Awaitable[None]]) -> SpawnedTask:
         """Run `work` in a task of the connection's scope, which ends with the connection."""
 
+    def owns_this_task(self) -> bool:
+        """Return True if the calling task belongs to the connection's scope: it must not wait for the scope's end."""
+
+
+class BackgroundScope(Protocol):
+    """A scope that a background task has entered, and leaves on demand."""
+
+    async def leave(self) -> None:
+        """End the scope and wait for that, although cancelled. Raise what broke the scope; a second call does not."""
+
+    def leave_soon(self) -> None:
+        """Request the end of the scope, without a wait."""
+
 
 class Loop(Protocol):
     """The event loop's part in opening a connection: it creates the edge, and provides time and randomness."""
@@ -102,6 +115,13 @@ class Loop(Protocol):
 
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[Edge]:
         """Return the scope of one agent's tasks; its orderly close takes at most `close_timeout_s` seconds."""
+
+    async def enter(self, manager: AbstractAsyncContextManager[T], place: Place) -> tuple[T, BackgroundScope]:
+        """Enter a scope in a background task of the event loop, for callers that have no scope for it.
+
+        A scope that the program does not leave ends with the event loop, and gives a ResourceWarning with the place.
+        A cancelled call leaves no scope behind.
+        """
 
     async def sleep(self, seconds: float) -> None:
         """Pause the calling task."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import outcome
@@ -28,8 +28,8 @@ from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration
 
 from ._closing import CLOSE_TIMEOUT_S, settle_closing
 from ._core_session import ClientSession
-from ._edge import Edge, Loop
-from ._opening import Opening
+from ._edge import BackgroundScope, Edge, Loop
+from ._opening import Opening, ScopeOpening, end_background
 from ._ownership import own
 from ._url import ClientURL, DiscoverySettings, parse_url
 
@@ -95,17 +95,18 @@ class ServerLocator:
     def _make_loop(self) -> Loop:
         return trio_loop()
 
-    def create_session_factory(self) -> AbstractAsyncContextManager[ClientSessionFactory]:
+    def create_session_factory(self) -> Opening[ClientSessionFactory]:
         """Connect: `async with locator.create_session_factory() as factory`.
 
-        The factory and everything made with it ends with the block.
+        The factory and everything made with it ends with the block. `await` returns a factory without a block, which
+        lives until its `close()`.
 
         Raises:
             ConnectionLostException: no broker could be reached in the allowed attempts.
             ConnectionTimedOutException: with ``udp://``, no broker announced itself in time.
             IllegalStateException: the program does not run the event loop that this client is for.
         """
-        return self._open()
+        return ScopeOpening(self._open(), self._loop)
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[ClientSessionFactory]:
@@ -203,6 +204,7 @@ class ClientSessionFactory:
     def __init__(self, edge: Edge, settings: LocatorSettings) -> None:
         self._edge = edge
         self._settings = settings
+        self._background: BackgroundScope | None = None
 
     @property
     def settings(self) -> LocatorSettings:
@@ -281,6 +283,7 @@ class ClientSessionFactory:
     async def close(self) -> None:
         """Close the sessions and the connection now, before the end of the block."""
         await settle_closing(self._edge, self._edge.agent.close())
+        await end_background(self._edge, self)
 
 
 def _notify(listener: Callable[[Notification], None], notification: Notification) -> None:

@@ -1,22 +1,33 @@
-"""Objects that are opened with `async with`, or with a plain `await` if their parent's scope is enough.
+"""Objects that are opened with `async with`, or with a plain `await`.
 
-Does not depend on what is opened: a coroutine function makes the object and its `close()` ends it.
+What has a parent is made by a coroutine function, and lives in the parent's scope. What has none, a connection, needs a
+scope for its tasks: the caller's block, or a background task that `close()` ends. Does not depend on what is opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 from embedclient.errors import IllegalStateException
+from embedclient.model import Place
+
+from ._edge import BackgroundScope, Edge, Loop
 
 
 class Closeable(Protocol):
     def close(self) -> Awaitable[None]: ...
 
 
+class Scoped(Closeable, Protocol):
+    #: The scope in the background, if the object was opened without a block.
+    _background: BackgroundScope | None
+
+
 C = TypeVar("C", bound=Closeable)
+S = TypeVar("S", bound=Scoped)
 
 
 class Opening(Generic[C]):
@@ -26,7 +37,7 @@ class Opening(Generic[C]):
     `close()` or that of its parent. Each block needs a `create_...` call: a second one raises IllegalStateException.
     """
 
-    __slots__ = ("_open", "_opened")
+    __slots__ = ("__weakref__", "_open", "_opened")
 
     def __init__(self, open_it: Callable[[], Coroutine[None, None, C]]) -> None:
         self._open = open_it
@@ -43,6 +54,54 @@ class Opening(Generic[C]):
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool | None:
         assert self._opened is not None
         await self._opened.close()
+        return None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"this is not opened yet, so it has no {name!r}: use `async with` or `await`")
+
+
+class ScopeOpening(Opening[S]):
+    """The result of a `create_...` method of a factory. `await` returns an object that lives until its `close()`."""
+
+    __slots__ = ("_is_used", "_loop", "_manager")
+
+    def __init__(self, manager: AbstractAsyncContextManager[S], loop: Loop) -> None:
+        super().__init__(self._enter)
+        self._manager = manager
+        self._loop = loop
+        self._is_used = False
+
+    async def _enter(self) -> S:
+        self._use()
+        opened, scope = await self._loop.enter(self._manager, Place.of_caller())
+        opened._background = scope
+        return opened
+
+    async def __aenter__(self) -> S:
+        self._use()
+        return await self._manager.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._manager.__aexit__(kind, error, trace)
+
+    def _use(self) -> None:
+        if self._is_used:
+            raise IllegalStateException("this was opened before: call create_... again for each block")
+        self._is_used = True
+
+
+async def end_background(edge: Edge, scoped: Scoped) -> None:
+    """End the background scope of an object, if it has one. A task of that scope does not wait for the end."""
+    if scoped._background is None:
+        return
+    if edge.owns_this_task():
+        scoped._background.leave_soon()
+    else:
+        await scoped._background.leave()

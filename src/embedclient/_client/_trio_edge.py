@@ -175,6 +175,13 @@ class TrioEdge:
         self._spawned.start_soon(task.run, work)
         return task
 
+    def owns_this_task(self) -> bool:
+        task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+        while task is not None and task is not self._spawned.parent_task:
+            nursery = task.parent_nursery
+            task = None if nursery is None else nursery.parent_task
+        return task is not None
+
     # What the pump uses
 
     def start(self, work: Callable[[], Awaitable[None]]) -> None:

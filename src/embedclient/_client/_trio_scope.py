@@ -6,16 +6,19 @@ limit and complete in any case. Does not depend on the work of the tasks.
 
 from __future__ import annotations
 
+import logging
 import math
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import trio
 
 from embedclient.agent import Agent
 from embedclient.errors import IllegalStateException
-from embedclient.model import Entropy
+from embedclient.model import Entropy, Place, WarnsWhenDeleted
 
 from ._closing import settle_closing
 from ._entropy import SystemEntropy
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
     from embedclient.transport import Datagrams
 
     from ._broker_search import BrokerSearch
+
+T = TypeVar("T")
+_log = logging.getLogger("embedclient")
 
 
 @asynccontextmanager
@@ -108,6 +114,77 @@ def _breakdown(group: BaseExceptionGroup[BaseException], failure: BaseException 
     return None
 
 
+class TrioBackgroundScope(Generic[T]):
+    """A BackgroundScope on trio: a system task has the scope, since a caller without a nursery cannot have tasks.
+
+    A system task must not fail: trio would end the whole run. So its failure is kept for `leave`.
+    """
+
+    def __init__(self, manager: AbstractAsyncContextManager[T], place: Place) -> None:
+        self._manager = manager
+        self._place = place
+        self._scope = trio.CancelScope()
+        self._entered = trio.Event()
+        self._leaving = trio.Event()
+        self._ended = trio.Event()
+        self._value: T | None = None
+        self._failure: BaseException | None = None
+
+    async def enter(self) -> T:
+        trio.lowlevel.spawn_system_task(self._run, name="embedclient connection", context=copy_context())
+        try:
+            await self._entered.wait()
+        except BaseException:
+            self._leaving.set()
+            self._scope.cancel()
+            with trio.CancelScope(shield=True):
+                await self._ended.wait()
+            raise
+        if self._value is None:
+            raise self._take_failure() or IllegalStateException("the trio run has ended")
+        return self._value
+
+    def leave_soon(self) -> None:
+        self._leaving.set()
+
+    async def leave(self) -> None:
+        self._leaving.set()
+        with trio.CancelScope(shield=True):
+            await self._ended.wait()
+        failure = self._take_failure()
+        if failure is not None:
+            raise failure
+
+    def _take_failure(self) -> BaseException | None:
+        failure, self._failure = self._failure, None
+        return failure
+
+    async def _run(self) -> None:
+        is_forgotten = False
+        try:
+            with self._scope:
+                async with self._manager as self._value:
+                    self._entered.set()
+                    try:
+                        await self._leaving.wait()
+                    except trio.Cancelled:
+                        is_forgotten = not self._leaving.is_set()
+                        raise
+        except trio.Cancelled:
+            if is_forgotten:
+                WarnsWhenDeleted(self._place, "a connection")
+            raise
+        except BaseException as failure:
+            self._failure = failure
+            if isinstance(failure, KeyboardInterrupt):  # it belongs to the program's main task
+                signal.raise_signal(signal.SIGINT)
+            elif self._value is not None:
+                _log.error("the connection that was opened in %s broke down", self._place, exc_info=failure)
+        finally:
+            self._entered.set()
+            self._ended.set()
+
+
 class TrioLoop:
     """A Loop for trio. Tests give a network of their own for ``datagrams``; None is UDP."""
 
@@ -117,6 +194,11 @@ class TrioLoop:
 
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[TrioEdge]:
         return open_trio_edge(agent, close_timeout_s)
+
+    async def enter(self, manager: AbstractAsyncContextManager[T], place: Place) -> tuple[T, TrioBackgroundScope[T]]:
+        _check_loop()
+        scope = TrioBackgroundScope(manager, place)
+        return await scope.enter(), scope
 
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)

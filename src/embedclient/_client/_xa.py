@@ -7,7 +7,7 @@ branches.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from embedclient.agent import SessionMode
 from embedclient.errors import TransactionInProgressException
@@ -15,7 +15,7 @@ from embedclient.errors import TransactionInProgressException
 from ._connection import Connection
 from ._connection_factory import ConnectionFactory
 from ._context import JMSContext
-from ._opening import Opening
+from ._opening import Opening, ScopeOpening
 from ._session import Session
 from ._xa_resource import XAResource, xa_resource_of
 
@@ -72,7 +72,7 @@ class XAConnectionFactory(ConnectionFactory):
         *,
         client_id: str | None = None,
         auto_start: bool = True,
-    ) -> AbstractAsyncContextManager[XAConnection]:
+    ) -> Opening[XAConnection]:
         """Connect as `create_connection` does, to a connection that has XA sessions too.
 
         Args:
@@ -83,11 +83,11 @@ class XAConnectionFactory(ConnectionFactory):
 
         Raises: as `create_connection`.
         """
-        return self._connection(XAConnection, user, password, client_id, auto_start)
+        return ScopeOpening(self._connection(XAConnection, user, password, client_id, auto_start), self._loop)
 
     def create_xa_context(
         self, *, user: str | None = None, password: str | None = None, client_id: str | None = None
-    ) -> AbstractAsyncContextManager[XAJMSContext]:
+    ) -> Opening[XAJMSContext]:
         """Open a connection with one XA session: `async with factory.create_xa_context() as context`.
 
         Args:
@@ -97,7 +97,7 @@ class XAConnectionFactory(ConnectionFactory):
 
         Raises: as `create_connection`.
         """
-        return self._xa_context(user, password, client_id)
+        return ScopeOpening(self._xa_context(user, password, client_id), self._loop)
 
     @asynccontextmanager
     async def _xa_context(

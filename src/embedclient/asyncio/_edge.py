@@ -8,24 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import outcome
 
-from embedclient._client import PAUSES_PER_SWITCH, Pump, SystemEntropy, TimeBudget, settle_closing
+from embedclient._client import (
+    PAUSES_PER_SWITCH,
+    Pump,
+    SystemEntropy,
+    TimeBudget,
+    settle_closing,
+)
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
 from embedclient.errors import IllegalStateException, RemoteProtocolError
 from embedclient.model import (
     IN_VM_CONNECTOR_FACTORY,
     Entropy,
     Instant,
+    Place,
     ThreadShortage,
+    WarnsWhenDeleted,
     describe_name,
     is_thread_shortage,
     unfit_parameter,
@@ -37,6 +46,7 @@ if TYPE_CHECKING:
     from embedclient.model import AnnouncementHosts, MulticastGroup, SharedDirectory
 
 T = TypeVar("T")
+_log = logging.getLogger("embedclient")
 _DATAGRAM_BYTES_MAX = 65_535
 
 
@@ -249,6 +259,7 @@ class AsyncioEdge:
         self.listener_budget = TimeBudget(agent.settings.on_message_close_timeout_ms / 1000)
         self.pump = Pump(agent, self)
         self._group = group
+        self._host = asyncio.current_task()
         self._loop = asyncio.get_running_loop()
         self._dials: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -352,6 +363,10 @@ class AsyncioEdge:
             await work()
 
         return AsyncioTask(self._start(run()))
+
+    def owns_this_task(self) -> bool:
+        task = asyncio.current_task()
+        return task is self._host or task in self._tasks
 
     # What the pump uses
 
@@ -550,6 +565,90 @@ def _check_loop() -> None:
         raise IllegalStateException("embedclient.asyncio needs asyncio: trio programs take embedclient") from None
 
 
+class AsyncioBackgroundScope(Generic[T]):
+    """A BackgroundScope on asyncio."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[T], place: Place) -> None:
+        self._manager = manager
+        self._place = place
+        self._entered = asyncio.Event()
+        self._leaving = asyncio.Event()
+        self._value: T | None = None
+        self._failure: BaseException | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def enter(self) -> T:
+        self._task = asyncio.create_task(self._run(), name="embedclient connection")
+        try:
+            await self._entered.wait()
+        except BaseException:
+            self._leaving.set()
+            self._task.cancel()
+            await _outlast(self._task)
+            raise
+        if self._value is None:
+            raise self._take_failure() or IllegalStateException("the event loop has ended")
+        return self._value
+
+    def leave_soon(self) -> None:
+        self._leaving.set()
+
+    async def leave(self) -> None:
+        self._leaving.set()
+        assert self._task is not None
+        await _outlast(self._task)
+        failure = self._take_failure()
+        if failure is not None:
+            raise failure
+
+    def _take_failure(self) -> BaseException | None:
+        failure, self._failure = self._failure, None
+        return failure
+
+    async def _run(self) -> None:
+        is_forgotten = False
+        # asyncio has only weak references to tasks.
+        _open_scopes.add(self)
+        try:
+            async with self._manager as self._value:
+                self._entered.set()
+                try:
+                    await self._leaving.wait()
+                except asyncio.CancelledError:
+                    is_forgotten = not self._leaving.is_set()
+                    raise
+        except asyncio.CancelledError:
+            if is_forgotten:
+                WarnsWhenDeleted(self._place, "a connection")
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            raise  # asyncio stops the loop with them
+        except BaseException as failure:
+            self._failure = failure
+            if self._value is not None:
+                _log.error("the connection that was opened in %s broke down", self._place, exc_info=failure)
+        finally:
+            self._entered.set()
+            _open_scopes.discard(self)
+
+
+_open_scopes: set[AsyncioBackgroundScope[Any]] = set()
+
+
+async def _outlast(task: asyncio.Task[None]) -> None:
+    """Wait for the end of a task although the caller is cancelled meanwhile; its next wait raises the cancellation."""
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            cancelled = True
+    current = asyncio.current_task()
+    if cancelled and current is not None:
+        current.uncancel()  # so that the request counts once
+        current.cancel()
+
+
 class AsyncioLoop:
     """A Loop for asyncio."""
 
@@ -558,6 +657,11 @@ class AsyncioLoop:
 
     def open_edge(self, agent: Agent, close_timeout_s: float) -> AbstractAsyncContextManager[AsyncioEdge]:
         return open_asyncio_edge(agent, close_timeout_s)
+
+    async def enter(self, manager: AbstractAsyncContextManager[T], place: Place) -> tuple[T, AsyncioBackgroundScope[T]]:
+        _check_loop()
+        scope = AsyncioBackgroundScope(manager, place)
+        return await scope.enter(), scope
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

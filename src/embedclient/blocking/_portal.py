@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
@@ -22,7 +21,7 @@ import trio
 
 from embedclient._client import ClientMessage, Closeable, Connection, JMSContext, Opening
 from embedclient.errors import ConnectionClosedException, IllegalStateException
-from embedclient.model import JMSMessage, ThreadShortage
+from embedclient.model import JMSMessage, Place, ThreadShortage
 from embedclient.transport import run_in_thread
 
 from ._event_loop import CLOSED, EventLoop
@@ -201,8 +200,9 @@ class Portal:
     the portal ends with a warning. An object with a listener counts as in use.
     """
 
-    def __init__(self, loop: EventLoop) -> None:
+    def __init__(self, loop: EventLoop, place: Place) -> None:
         self._loop = loop
+        self._place = place
         self._connection_scope: _Scope[object] | None = None
         # Threads that were interrupted in a call that succeeded nevertheless, and the interrupting exception.
         self._interrupted: dict[int, BaseException] = {}
@@ -214,12 +214,11 @@ class Portal:
         Raises:
             ResourceAllocationException: the system has no descriptors left for an event loop, or starts no thread.
         """
-        return cls(EventLoop.start())
+        return cls(EventLoop.start(), Place.of_caller())
 
     def __del__(self) -> None:
         if self._loop.abandon():
-            text = "a connection was not closed, and is ended: use `with`, or call close()"
-            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            self._place.warn("a connection", source=self)
 
     def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
         """Enter the connection's scope, which `close` leaves."""

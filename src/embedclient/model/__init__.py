@@ -33,6 +33,7 @@ from ._destination import (
 from ._message import GROUP_BUCKET_PREFIX, ORIGINAL_ADDRESS, Encoding, Origin, RoutingType
 from ._number_text import number_text
 from ._ping_period import ping_period_ms
+from ._place import Place, WarnsWhenDeleted
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
 from ._thread_shortage import ThreadShortage, is_thread_shortage, start_thread
@@ -113,6 +114,7 @@ __all__ = [
     "MulticastGroup",
     "ObjectMessage",
     "Origin",
+    "Place",
     "Progress",
     "Properties",
     "PropertyType",
@@ -135,6 +137,7 @@ __all__ = [
     "TransportConfiguration",
     "TypedValue",
     "URLParameter",
+    "WarnsWhenDeleted",
     "XaCode",
     "XaFlag",
     "Xid",

@@ -222,7 +222,7 @@ def test_a_broker_in_a_thread_tells_why_it_failed(tmp_path: Path) -> None:
             trio.run(put, broker.url, "one")
         assert "no space left on device" in str(broker.wait_failed(timeout=5))
     disk.close()
-    with pytest.raises(IllegalStateException, match="scope"):
+    with pytest.raises(IllegalStateException, match="not started"):
         broker.wait_failed()
 
 
@@ -261,9 +261,9 @@ def test_a_thread_that_cannot_start_says_why() -> None:
             pass
 
 
-def test_a_broker_in_a_thread_needs_its_scope() -> None:
-    with pytest.raises(IllegalStateException, match="scope"):
-        EmbeddedBroker.in_thread().stop()
+def test_a_broker_in_a_thread_must_be_started() -> None:
+    with pytest.raises(IllegalStateException, match=r"not started: .* call start\(\)"):
+        EmbeddedBroker.in_thread().crash()
 
 
 def test_an_exception_in_the_scope_of_a_thread_leaves_as_it_is() -> None:

@@ -23,6 +23,7 @@ from embedclient.errors import (
     IllegalStateException,
     ResourceAllocationException,
 )
+from embedclient.model import Place
 
 
 def portal_threads() -> list[threading.Thread]:
@@ -176,7 +177,7 @@ def test_a_listener_may_use_the_client(url: str) -> None:
 
 def test_a_blocking_call_in_the_event_loops_own_thread_is_refused() -> None:
     loop = EventLoop.start()
-    portal = Portal(loop)
+    portal = Portal(loop, Place.of_caller())
 
     async def call() -> None:
         portal.call_now(list)
