@@ -1,4 +1,4 @@
-"""Without blocks: a notebook, or an application that is built and ended by functions, awaits and closes."""
+"""Without blocks: a notebook, or an application that functions start and stop."""
 
 import asyncio
 
