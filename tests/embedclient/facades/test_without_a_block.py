@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ async def test_a_listener_closes_its_connection_without_a_block(client: Client, 
         client.run(connection.close())
         closed.set()
 
-    consumer.set_message_listener(close_blocking if is_blocking else close)  # type: ignore[arg-type]
+    consumer.set_message_listener(close_blocking if is_blocking else close)
     await session.create_producer("q").send("last")
     await closed.wait()
     with pytest.raises(ConnectionClosedException):
@@ -129,11 +130,12 @@ def test_a_forgotten_connection_ends_with_its_event_loop_and_warns_with_its_line
         embedclient.blocking.ConnectionFactory(url).connect()  # line of blocking
         gc.collect()
 
-    for run, name in (
-        (lambda: trio.run(on_trio), "trio"),
-        (lambda: asyncio.run(on_asyncio()), "asyncio"),
-        (blocking, "blocking"),
-    ):
+    runs: dict[str, Callable[[], None]] = {
+        "trio": lambda: trio.run(on_trio),
+        "asyncio": lambda: asyncio.run(on_asyncio()),
+        "blocking": blocking,
+    }
+    for name, run in runs.items():
         with pytest.warns(ResourceWarning, match="a connection was not closed") as caught:
             run()
         [warning] = caught
