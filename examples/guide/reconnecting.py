@@ -34,9 +34,8 @@ async def main(directory: str) -> None:
             await broker.crash()
             await broker.start()
 
-            await session.create_producer(TASKS).send(
-                "whole"
-            )  # waits for the connection
+            # Waits for the connection.
+            await session.create_producer(TASKS).send("whole")
             print("received:", (await consumer.receive(timeout=5)).body)
             try:
                 await transacted.commit()

@@ -51,9 +51,8 @@ async def main(directory: str) -> None:
             ConnectionFactory(PAIR).connect() as connection,
             connection.session() as session,
         ):
-            await session.create_producer(Queue("orders")).send(
-                "hello"
-            )  # is on both disks when this returns
+            # It is on both disks when this returns.
+            await session.create_producer(Queue("orders")).send("hello")
             await primary.crash()
             await backup.wait_for_role(Role.LIVE)
             print(primary.role.value, backup.role.value)

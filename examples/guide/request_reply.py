@@ -13,9 +13,8 @@ async def serve(
         ConnectionFactory(url).connect() as connection,
         connection.session() as session,
     ):
-        replies = (
-            session.create_producer()
-        )  # without a destination: each send names one
+        # Without a destination: each send names one.
+        replies = session.create_producer()
         async with session.create_consumer(Queue("adder")) as requests:
             task_status.started()
             async for request in requests:
