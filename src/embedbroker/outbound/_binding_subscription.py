@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from attrs import frozen
 
 from embedbroker.cluster import snapshot_request
-from embedclient.agent import Call, Consumer, CoreMessage, Session
+from embedclient.agent import Call, Consumer, CoreMessage, Producer, Session
 from embedclient.model import Instant, RoutingType
 
 from ._bridge_link import BridgeLink
@@ -52,17 +52,20 @@ class SubscriptionOwner(Protocol):
 
 
 class BindingSubscription:
-    """One for each connection: with it the queue ends, which is temporary. A failure ends the connection."""
+    """One for each connection: with it the queue ends, which is temporary. A failure ends the connection.
+
+    The session is requested at once, together with that of the bridge.
+    """
 
     def __init__(self, link: BridgeLink, queue: NotificationQueue, owner: SubscriptionOwner) -> None:
         self._link = link
         self._queue = queue
         self._owner = owner
-        self._session: Session | None = None
+        self._session = link.open_session()
 
     def begin(self) -> None:
-        """Open the session, and all that follows."""
-        self._then(self._link.open_session(), self._create_queue)
+        """Subscribe as soon as there is the session."""
+        self._then(self._session, self._subscribe)
 
     def _then(self, call: Call[T], proceed: Callable[[T], object]) -> None:
         """Go on when a call is done."""
@@ -75,19 +78,18 @@ class BindingSubscription:
 
         call.when_done(done)
 
-    def _create_queue(self, session: Session) -> None:
-        self._session = session
+    def _subscribe(self, session: Session) -> None:
+        """Send all requests that wait for no answer together: each exchange of packets takes time at both ends."""
         queue = self._queue
-        created = session.addressing.create_queue(
-            queue.address, queue.name, RoutingType.MULTICAST, durable=False, temporary=True, filter=queue.filter
-        )
-        self._then(created, lambda _none: self._then(session.create_consumer(queue.name), self._consume))
+        session.addressing.post_temporary_queue(queue.address, queue.name, RoutingType.MULTICAST, filter=queue.filter)
+        created = session.create_consumer(queue.name)
+        session.start()
+        # It requests its credits at once.
+        producer = session.create_producer(queue.management_address)
+        self._then(created, lambda consumer: self._consume(consumer, producer))
 
-    def _consume(self, consumer: Consumer) -> None:
-        assert self._session is not None
+    def _consume(self, consumer: Consumer, producer: Producer) -> None:
         consumer.on_ready = _Reader(self._owner)
-        self._session.start()
-        producer = self._session.create_producer(self._queue.management_address)
         request = snapshot_request(self._queue.management_address, self._queue.name, self._queue.addresses)
         self._then(producer.send(request), lambda _none: producer.close())
 

@@ -61,6 +61,9 @@ class BridgeOwner(Protocol):
     def on_stopped(self, state: str) -> None:
         """Note a stop or a pause, by the name of the state."""
 
+    def on_begun(self, link: BridgeLink) -> None:
+        """Request what is needed beside the bridge, as soon as there is a connection."""
+
     def on_connected(self, link: BridgeLink) -> None:
         """Use a connection that is ready, beside the bridge."""
 
@@ -278,6 +281,7 @@ class Bridge:
             return
         self._link = BridgeLink(self.config, self._target, self._dialer, self)
         self._link.begin(now)
+        self._owner.on_begun(self._link)
 
     def _on_lost(self, reason: str, now: Instant) -> None:
         self._drop_link(reason, now)

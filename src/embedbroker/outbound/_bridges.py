@@ -150,6 +150,9 @@ class _Reports:
         observers.call(observers.commit.service_stopped, Service.BRIDGE, self._config.name)
         self._kernel.inform(f"bridge {self._config.name!r} is {state.lower()}")
 
+    def on_begun(self, link: BridgeLink) -> None:
+        """Do nothing: the bridge needs its session alone."""
+
     def on_connected(self, link: BridgeLink) -> None:
         """Do nothing: the bridge needs the connection alone."""
 

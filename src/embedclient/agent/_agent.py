@@ -289,25 +289,25 @@ class Agent:
             name = self._new_name()
             connection = self._reconnection.connection
             assert connection is not None
-            packet = create_session_packet(
-                name, channel_id, self._offered_version, username, password, flags, self.settings
-            )
-            newer = min(connection.server_version, self._offered_version) >= VERSION_WITH_CLIENT_ID
+            offered = self._offered_version
+            packet = create_session_packet(name, channel_id, offered, username, password, flags, self.settings)
+            newer = min(connection.server_version, offered) >= VERSION_WITH_CLIENT_ID
             request = connection.request(with_client_id(packet, client_id) if newer else packet, CreateSessionResponse)
             error = yield from settled(request)
             if error is None:
                 break
-            self._consider_retry(error)
+            self._consider_retry(error, offered)
         answer = request.result
         assert isinstance(answer, CreateSessionResponse)
-        connection.state.learn_version(min(answer.server_version, self._offered_version))
+        connection.state.learn_version(min(answer.server_version, offered))
         return self._open_session(connection, name, channel_id, flags, username, password)
 
-    def _consider_retry(self, error: JMSException) -> None:
+    def _consider_retry(self, error: JMSException, offered: int) -> None:
         """Return if the request is worth another try. Raise the error otherwise."""
         code = error.error_code
-        if code == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS and self._offered_version > VERSION_MIN:
-            self._offered_version -= 1
+        if code == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS and offered > VERSION_MIN:
+            # Other requests may have been refused before, for the same version.
+            self._offered_version = min(self._offered_version, offered - 1)
         elif code != ErrorCode.UNBLOCKED or self.state is not AgentState.RECONNECTING:
             raise error
 

@@ -15,6 +15,7 @@ from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfigu
 from embedclient.wire.core import (
     CheckForFailover,
     CheckForFailoverReply,
+    CreateSessionResponse,
     ExceptionResponse,
     Packet,
     Ping,
@@ -194,22 +195,30 @@ class Connection:
     # --- calls on channel 1 ---
 
     def request(self, packet: Packet, expected: type[Packet]) -> Call[Packet]:
-        """Send a request on channel 1, one at a time, and wait for the expected packet."""
+        """Send a request on channel 1, and wait for the expected packet.
+
+        Requests leave one at a time. Those for new sessions leave together: a broker answers in their order.
+        """
         call: Call[Packet] = Call(self._due)
         if self.closed:
             call.fail(exception_for(ErrorCode.UNBLOCKED, "the connection was lost"))
             return call
-        self._calls.append(ChannelCall(packet, expected, call))
-        self._issue_next_call()
+        entry = ChannelCall(packet, expected, call)
+        if not self._calls or (
+            self._calls[-1].issued and self._calls[-1].expected is expected is CreateSessionResponse
+        ):
+            self._issue(entry)
+        self._calls.append(entry)
         return call
 
+    def _issue(self, entry: ChannelCall) -> None:
+        entry.issued = True
+        self.send_packet(entry.packet, CHANNEL_SESSION)
+        self._deadlines.start(entry.call, self._on_call_timeout)
+
     def _issue_next_call(self) -> None:
-        if not self._calls or self._calls[0].issued or self.closed:
-            return
-        head = self._calls[0]
-        head.issued = True
-        self.send_packet(head.packet, CHANNEL_SESSION)
-        self._deadlines.start(head.call, self._on_call_timeout)
+        if self._calls and not self._calls[0].issued and not self.closed:
+            self._issue(self._calls[0])
 
     def _on_call_timeout(self) -> None:
         head = self._calls.popleft()

@@ -101,6 +101,22 @@ class Addressing:
         )
         return self.send_request(packet)
 
+    def post_temporary_queue(self, address: str, queue: str, routing_type: int, *, filter: str) -> None:
+        """Create a temporary queue without an answer. If it is refused, requests behind this one find no queue."""
+        packet = create_queue_packet(
+            self._channel.version,
+            address,
+            queue,
+            routing_type,
+            QueueAttributes(),
+            filter=filter,
+            durable=False,
+            temporary=True,
+            auto_created=False,
+            requires_response=False,
+        )
+        self._channel.post_in_turn(packet)
+
     def create_shared_queue(
         self,
         address: str,
