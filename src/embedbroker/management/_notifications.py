@@ -1,7 +1,8 @@
 """Notifications: events of the broker as properties, under the names and types of Artemis (broker-semantics 9.6).
 
 Responsible for which event becomes a notification, and for its properties. Does not depend on the form of messages: a
-`Publisher` sends them. Nothing is made while no queue is bound to the notification address.
+`Publisher` sends them. Nothing is made while no queue is bound to the notification address, and no message that the
+filters of all such queues refuse.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from embedbroker.kernel import (
 from embedclient.model import Properties, PropertyType
 
 from ._acceptor_control import ACCEPTOR_FACTORY
+from ._interest import Interest
 
 __all__ = [
     "Notifications",
@@ -70,6 +72,7 @@ class Notifications(CommitObserver):
         self._kernel = kernel
         self._address = kernel.config.management_notification_address
         self._publisher = publisher
+        self._interest = Interest(kernel, self._address)
         # Whether events that other brokers count are dropped since the broker is full.
         self._drops = False
         kernel.cluster_groups.publisher = self
@@ -78,6 +81,7 @@ class Notifications(CommitObserver):
 
     def queue_added(self, queue: Queue) -> None:
         """Publish BINDING_ADDED."""
+        self._interest.forget(queue)
         if self._is_needed():
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_Type", _LOCAL_QUEUE, _INT)
@@ -102,6 +106,7 @@ class Notifications(CommitObserver):
 
     def queue_updated(self, queue: Queue) -> None:
         """Publish BINDING_UPDATED: the filter of a queue changed."""
+        self._interest.forget(queue)
         if self._is_needed():
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.pop("_AMQ_RoutingName")
@@ -111,6 +116,7 @@ class Notifications(CommitObserver):
 
     def queue_removed(self, queue: Queue) -> None:
         """Publish BINDING_REMOVED."""
+        self._interest.forget(queue)
         if self._is_needed():
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
@@ -377,6 +383,8 @@ class Notifications(CommitObserver):
     def _publish(self, kind: str, properties: Properties) -> None:
         now_ms = self._kernel.now_ms
         properties.set("_AMQ_NotifType", kind, _STRING)
+        if not self._interest.includes(properties):
+            return
         properties.set("_AMQ_NotifTimestamp", now_ms, _LONG)
         self._publisher.publish(properties, now_ms)
 

@@ -99,6 +99,32 @@ def test_nothing_is_made_after_the_last_queue_is_gone() -> None:
     assert stage.node.kernel.ids.next_id == last
 
 
+def test_nothing_is_made_that_all_filters_refuse() -> None:
+    stage = Stage()
+    wanted = "_AMQ_NotifType IN ('BINDING_ADDED', 'BINDING_REMOVED') AND _AMQ_Distance < 1"
+    listener = Listener(stage, filter=f"{wanted} AND (_AMQ_Address NOT LIKE 'a%') AND _AMQ_FilterString IS NULL")
+    assert listener.take() == []
+    ids = stage.node.kernel.ids
+    peer = other(stage)
+    last = ids.next_id
+    peer.send(SessionClose())
+    assert ids.next_id == last
+    listener.peer.send(CreateQueueV2("apples", "a1", None, True, False, True, False, MULTICAST))
+    # What depends on more than type, address and distance is decided by the whole filter.
+    for filter in ("a = 1", None):
+        listener.peer.send(CreateQueueV2("prices", f"mine {filter}", filter, True, False, True, False, MULTICAST))
+    assert [each["_AMQ_ClusterName"] for each in listener.take()] == [f"mine None{stage.node.node_id}"]
+    # Another queue wants more, and its end is the end of that.
+    second = stage.connect().open_session("second")
+    second.send(CreateQueueV2(ADDRESS, "all", None, False, True, True, False, MULTICAST))
+    other(stage)
+    assert stage.node.kernel.address_manager.queues["all"].message_count == 2
+    second.lose()
+    last = ids.next_id
+    other(stage)
+    assert ids.next_id == last
+
+
 def test_the_binding_of_the_notification_queue_is_the_first_event() -> None:
     stage = Stage()
     assert Listener(stage).kinds() == ["BINDING_ADDED", "CONSUMER_CREATED"]

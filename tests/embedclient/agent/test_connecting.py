@@ -28,6 +28,7 @@ from embedclient.wire.core import (
     CreateSessionResponse,
     CreateSessionV2,
     DisconnectV3,
+    ExceptionResponse,
     FrameSplitter,
     Packet,
     Ping,
@@ -84,6 +85,24 @@ def test_the_opening_says_handshake_ping_and_subscription_in_one_write() -> None
     agent.step(BytesReceived(1, frame(TOPOLOGY)), at(0))
     call.value()
     assert (agent.state, agent.node_id, agent.server_version) == (AgentState.CONNECTED, "node", 136)
+
+
+def test_requests_for_sessions_leave_together() -> None:
+    agent = make_agent()
+    first, second = agent.create_session(), agent.create_session()
+    agent.take_outputs(at(0))
+    agent.step(Dialed(1), at(0))
+    requests = packets_of(agent.step(BytesReceived(1, frame(TOPOLOGY)), at(0)))
+    assert [type(packet) for packet in requests] == [CreateSessionV2] * 2
+    refusal = ExceptionResponse(int(ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS), "too new")
+    # Both were refused for one version: each is offered the version before, behind what is in front of it.
+    again = packets_of(agent.step(BytesReceived(1, frame(refusal, 1) * 2), at(0)))
+    assert [packet.version for packet in again if isinstance(packet, CreateSessionV2)] == [135, 135]
+    agent.step(BytesReceived(1, frame(CreateSessionResponse(135), 1)), at(0))
+    assert first.done and not second.done
+    agent.step(BytesReceived(1, frame(CreateSessionResponse(135), 1)), at(0))
+    assert [session.channel.version for session in agent.sessions] == [135, 135]
+    assert second.result is agent.sessions[1]
 
 
 def test_inside_one_process_there_is_no_handshake() -> None:

@@ -16,6 +16,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias, assert_never
 
+from attrs import fields, has
+
 from embedclient.model import uuid_text
 
 from ..message._message import Message
@@ -39,7 +41,7 @@ from ._tree import (
     Or,
 )
 
-__all__ = ["Condition", "compile_selector"]
+__all__ = ["Condition", "compile_condition_on", "compile_selector"]
 
 APPENDED_LENGTH_MAX: Final = 262_144
 """Characters of a text that ``+`` makes. Without a limit a short selector appends a long property to itself often."""
@@ -51,6 +53,35 @@ Condition: TypeAlias = Callable[[Message], bool | None]
 def compile_selector(parsed: ParsedSelector) -> Condition:
     """Return the closure that evaluates a message: ``True`` if it matches, or any other value if not."""
     return _Compiler(parsed.convert_strings).condition(parsed.condition)
+
+
+def compile_condition_on(parsed: ParsedSelector, names: frozenset[str]) -> Condition:
+    """Return the closure that evaluates the conjuncts in which no other properties stand.
+
+    A message that has not ``True`` there has it nowhere: a conjunction is as true as the least of its parts.
+    """
+    compiler = _Compiler(parsed.convert_strings)
+    known = [each for each in _conjuncts(parsed.condition) if _names_in(each) <= names]
+    return _every([compiler.condition(each) for each in known])
+
+
+def _conjuncts(node: Expression) -> list[Expression]:
+    return [each for part in node.operands for each in _conjuncts(part)] if isinstance(node, And) else [node]
+
+
+def _names_in(tree: Expression) -> set[str]:
+    """Return the names of all properties in a tree."""
+    names: set[str] = set()
+    waiting: list[object] = [tree]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Identifier):
+            names.add(part.name)
+        elif isinstance(part, tuple):
+            waiting += part
+        elif has(type(part)):
+            waiting += (getattr(part, each.name) for each in fields(type(part)))
+    return names
 
 
 def _user_id(message: Message) -> object:

@@ -6,6 +6,7 @@ Responsible for turning a text into a ``Selector`` once per distinct text. The g
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from embedclient.errors import RemoteProtocolError
@@ -16,9 +17,11 @@ from ._errors import InvalidSelector, NoResult
 if TYPE_CHECKING:
     from ._evaluation import Condition
 
-__all__ = ["NOTHING", "InvalidSelector", "Selector", "SelectorCache", "parse_selector"]
+__all__ = ["NOTHING", "InvalidSelector", "Selector", "SelectorCache", "parse_condition_on", "parse_selector"]
 
 SELECTORS_CACHED_MAX = 1024
+# Of all brokers of this process: those of a cluster have one text in common, which is long.
+_COMPILED_MAX = 64
 
 
 class Selector:
@@ -52,6 +55,7 @@ NOTHING = Selector("FALSE", lambda _message: False)
 """The selector of a queue that takes no message."""
 
 
+@lru_cache(_COMPILED_MAX)
 def parse_selector(text: str) -> Selector:
     """Compile one selector.
 
@@ -62,6 +66,23 @@ def parse_selector(text: str) -> Selector:
     from ._grammar import parse
 
     return Selector(text, compile_selector(parse(text)))
+
+
+@lru_cache(_COMPILED_MAX)
+def parse_condition_on(text: str, names: frozenset[str]) -> Selector:
+    """Compile the part of a selector that depends on some properties alone. What it does not match, none matches.
+
+    Args:
+        text: The selector.
+        names: Names of the properties.
+
+    Raises:
+        InvalidSelector: the text is not a selector.
+    """
+    from ._evaluation import compile_condition_on
+    from ._grammar import parse
+
+    return Selector(text, compile_condition_on(parse(text), names))
 
 
 class SelectorCache:

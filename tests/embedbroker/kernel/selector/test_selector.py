@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.kernel.selector._selector import InvalidSelector, SelectorCache, parse_selector
+from embedbroker.kernel.selector._selector import InvalidSelector, SelectorCache, parse_condition_on, parse_selector
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyValue
 from tests.embedbroker.kernel.selector.selector_message import Letter
@@ -466,3 +466,25 @@ def test_the_cache_takes_no_text_and_blank_text_for_no_selector() -> None:
     with pytest.raises(InvalidSelector):
         cache.find("n =")
     assert len(cache) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "may_match"),
+    [
+        ("n = 7", True),
+        ("n = 8", False),
+        ("n = 8 OR word = 'x'", True),
+        ("word = 'x' AND n = 8", False),
+        ("word = 'x' AND (empty = 'x' AND n = 8)", False),
+        ("word = 'x' AND n = 7 AND NOT color LIKE 'b%'", True),
+        ("word = 'x' AND NOT color LIKE 'r%'", False),
+        ("word = 'x' AND missing < 1", False),
+        ("word = 'x' AND n IS NULL", False),
+        ("word = 'x' AND n + zero = 8", True),
+        ("word = 'x' AND color + 1 - 1 = 8", False),
+    ],
+)
+def test_the_part_of_a_selector_that_some_properties_decide(text: str, may_match: bool) -> None:
+    known = frozenset(("n", "color", "missing"))
+    message = Letter(properties={"n": 7, "color": "red"})
+    assert parse_condition_on(text, known).matches(message) is may_match
