@@ -61,6 +61,9 @@ class ClusterConnectionView(Protocol):
     def connected_nodes(self) -> dict[str, str]:
         """Return the places of the members to which there is a connection, by node id."""
 
+    def is_connected_to(self, node_id: str) -> bool:
+        """Return True if there is a connection to a member."""
+
     @property
     def nodes_down(self) -> list[str]:
         """Return the node ids of members that were given up, and were not announced since."""

@@ -1,7 +1,7 @@
 """Which notifications a queue may take, decided by three of their properties alone, and once for each combination.
 
 Responsible for that decision, so that no message is made which all filters refuse. In a cluster most events are of that
-kind: each broker reports the queues of all others, and its neighbours want to hear of its own only. Does not depend on
+kind: each broker reports the queues of all others, and its neighbours select its own queues only. Does not depend on
 which events there are.
 """
 
@@ -11,10 +11,10 @@ from typing import cast
 
 from attrs import frozen
 
-from embedbroker.kernel import Kernel, Message, Queue, parse_condition_on
+from embedbroker.kernel import Kernel, Message, Queue, Selector, parse_condition_on
 from embedclient.model import Properties, PropertyValue
 
-__all__ = ["Interest"]
+__all__ = ["Interest", "may_select"]
 
 _KIND, _ADDRESS, _DISTANCE = "_AMQ_NotifType", "_AMQ_Address", "_AMQ_Distance"
 _KNOWN = frozenset((_KIND, _ADDRESS, _DISTANCE))
@@ -32,6 +32,12 @@ class _Outline:
 
     def property(self, name: str) -> PropertyValue:
         return self.values[name]
+
+
+def may_select(filter: Selector, kind: PropertyValue, address: PropertyValue, distance: PropertyValue) -> bool:
+    """Return False if a filter refuses each notification of a kind, about an address, with a distance."""
+    outline = _Outline({_KIND: kind, _ADDRESS: address, _DISTANCE: distance})
+    return parse_condition_on(filter.text, _KNOWN).matches(cast(Message, outline))
 
 
 class Interest:
@@ -58,9 +64,8 @@ class Interest:
         if decision is None:
             if len(self._decisions) >= _DECISIONS_MAX:
                 self._decisions.clear()
-            outline = cast(Message, _Outline(dict(zip((_KIND, _ADDRESS, _DISTANCE), known, strict=True))))
-            filters = {queue.filter.text if queue.filter is not None else None for queue in address.queues}
+            filters = {queue.filter for queue in address.queues}
             decision = self._decisions[known] = len(filters) > _FILTERS_MAX or any(
-                text is None or parse_condition_on(text, _KNOWN).matches(outline) for text in filters
+                filter is None or may_select(filter, *known) for filter in filters
             )
         return decision

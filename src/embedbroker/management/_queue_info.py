@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from embedbroker.kernel import Kernel, Queue, QueueDefinition, RemoteBinding
+from embedbroker.kernel import Kernel, Queue, QueueDefinition, RemoteBinding, Selector
 from embedclient.model import Properties, PropertyType
 
+from ._interest import may_select
 from ._notifications import binding_properties, is_published, remote_binding_properties, set_text
 from ._registry import BrokerView, Call, Kind, ManagementRefused, Operation, Parameter, QueueEvent
 from ._texts import no_queue
@@ -24,6 +25,7 @@ __all__ = ["QUEUE_INFO_OPERATIONS", "SNAPSHOTS_MAX"]
 SNAPSHOTS_MAX = 32
 """Maximum number of snapshots under way at once: later commits and answers wait behind them."""
 
+_KINDS = ("BINDING_ADDED", "CONSUMER_CREATED")
 _RESET, _COMPLETE = "_AMQ_RESET_QUEUE_DATA", "_AMQ_RESET_QUEUE_DATA_COMPLETE"
 # More than a message with names of usual length takes, or its event before it is sent.
 _MESSAGE_BYTES = 1024
@@ -53,7 +55,7 @@ class _Snapshot:
             raise ManagementRefused(f"{SNAPSHOTS_MAX} snapshots of queues are under way: try again later")
         # Consumers add to it: a full broker is spared the list.
         self._check_room(2 + len(kernel.address_manager.queues) + len(kernel.address_manager.resolution.remote))
-        events = _events(kernel)
+        events = _events(kernel, self.queue.filter)
         self._check_room(len(events))
         under_way[self.queue] = events
         kernel.observers.call_each(self._put, self._taken(events), len(events), _COST)
@@ -100,17 +102,37 @@ class _Snapshot:
             self.broker.kernel.router.send_to_queue(message, self.queue)
 
 
-def _events(kernel: Kernel) -> deque[QueueEvent]:
-    """Return the messages to send. Consumers without a filter precede those with one, as in Artemis."""
+def _events(kernel: Kernel, wanted: Selector | None) -> deque[QueueEvent]:
+    """Return the messages to send. Consumers without a filter precede those with one, as in Artemis.
+
+    Args:
+        kernel: The kernel of the broker.
+        wanted: The filter of the queue that gets them. What it refuses at any rate is left out.
+    """
     events: deque[QueueEvent] = deque([(_RESET, None, None)])
+    # In a cluster, half of the queues are those through which brokers talk with each other.
+    taken: dict[tuple[str, int], bool] = {}
+
+    def takes(address: str, distance: int) -> bool:
+        if wanted is None:
+            return True
+        found = taken.get((address, distance))
+        if found is None:
+            found = taken[address, distance] = any(may_select(wanted, kind, address, distance) for kind in _KINDS)
+        return found
+
     for queue in kernel.address_manager.queues.values():
         definition = queue.definition
+        if not takes(definition.address, 0):
+            continue
         events.append(("BINDING_ADDED", definition, definition.filter))
         if queue.consumers:
             filters = [consumer.filter_text for consumer in queue.consumers if is_published(consumer)]
             filters.sort(key=lambda text: text is not None)
             events.extend(("CONSUMER_CREATED", definition, filter) for filter in filters)
     for binding in kernel.address_manager.resolution.remote:
+        if not takes(binding.address, binding.distance):
+            continue
         remote = (binding, binding.announced_id)
         events.append(("BINDING_ADDED", remote, binding.filter.text if binding.filter is not None else None))
         filtered = [text for text, count in binding.consumer_filters.items() for _ in range(count)]

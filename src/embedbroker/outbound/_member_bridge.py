@@ -172,6 +172,11 @@ class MemberBridge:
         return any(member.live is not None and member.live.leads_where(place) for member in members)
 
     @property
+    def has_link(self) -> bool:
+        """Return True if there is a connection to the member."""
+        return self._link is not None
+
+    @property
     def place(self) -> str | None:
         """Return where the member is to which there is a connection; None without one."""
         return self._link.place if self._link is not None else None

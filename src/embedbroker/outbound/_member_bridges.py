@@ -95,6 +95,11 @@ class MemberBridges:
         places = {node_id: bridge.place for node_id, bridge in self.by_node_id.items()}
         return {node_id: place for node_id, place in places.items() if place is not None}
 
+    def is_connected_to(self, node_id: str) -> bool:
+        """Return True if there is a connection to a member."""
+        bridge = self.by_node_id.get(node_id)
+        return bridge is not None and bridge.has_link
+
     @property
     def nodes_down(self) -> list[str]:
         """Return the node ids of members that were given up, and were not announced since."""

@@ -25,6 +25,27 @@ from ._surroundings import Around
 __all__ = ["BrokerCluster"]
 
 
+class _Missing:
+    """Remember two brokers that were not connected at the last look, which is the first place for the next one.
+
+    A wait looks after each step of a broker, and a cluster forms in hundreds of them.
+    """
+
+    def __init__(self) -> None:
+        self.pair: tuple[ManagedBroker, ManagedBroker] | None = None
+
+    @property
+    def is_still_missing(self) -> bool:
+        """Return True if both serve, and the first has no connection with the other yet."""
+        if self.pair is None:
+            return False
+        near, far = self.pair
+        if not (near.is_live and far.is_live):
+            return False
+        follows, node_id = near._following, far._following.node_id
+        return not (follows.has_bridge_to(node_id) and follows.sees(node_id))
+
+
 class BrokerCluster:
     """Brokers of one cluster: ``nodes``, and with ``pairs`` a backup for each.
 
@@ -207,16 +228,20 @@ class BrokerCluster:
         check_groups(groups, len(self.nodes), at_least=0)
         formed = [list(group) for group in groups] or [list(range(len(self.nodes)))]
         wanted = "a cluster of " + " and one of ".join(f"nodes {', '.join(map(str, group))}" for group in formed)
-        await self._until(lambda: all(map(self._is_formed, formed)), timeout, wanted, self._describe_members)
+        missing = _Missing()
+        holds = lambda: all(self._is_formed(group, missing) for group in formed)  # noqa: E731
+        await self._until(holds, timeout, wanted, self._describe_members)
 
-    def _is_formed(self, group: Sequence[int]) -> bool:
+    def _is_formed(self, group: Sequence[int], missing: _Missing) -> bool:
+        if missing.is_still_missing:
+            return False
         members = self._members
         running = {index for index in group if any(broker.is_running for broker in members[index])}
         live = {index: broker for index in running if (broker := self.live(index)) is not None}
         if not live or len(live) < len(running) or not all(broker._following.node_id for broker in live.values()):
             return False
         # First what comes last while a cluster forms: this is evaluated after each step of a broker.
-        if not all(self._is_connected(index, live) for index in live):
+        if not all(self._is_connected(index, live, missing) for index in live):
             return False
         if any(not self._is_in_sync(index) for index in live if self._is_whole(index)):
             return False
@@ -253,11 +278,15 @@ class BrokerCluster:
         members = self._members[index]
         return len(members) > 1 and all(broker.is_running for broker in members)
 
-    def _is_connected(self, index: int, live: Mapping[int, ManagedBroker]) -> bool:
-        """Return True if a node is connected with all to which it connects."""
-        follows = live[index]._following
-        targets = [live[target]._following.node_id for target in self._targets[index] if target in live]
-        return all(follows.has_bridge_to(node_id) and follows.sees(node_id) for node_id in targets)
+    def _is_connected(self, index: int, live: Mapping[int, ManagedBroker], missing: _Missing) -> bool:
+        """Return True if a node is connected with all to which it connects. Note the first that is missing."""
+        for target in self._targets[index]:
+            if target in live:
+                missing.pair = (live[index], live[target])
+                if missing.is_still_missing:
+                    return False
+        missing.pair = None
+        return True
 
     def _is_member(self, index: int, live: Mapping[int, ManagedBroker], group: Sequence[int]) -> bool:
         """Return True if a node sees what it can see of a group.

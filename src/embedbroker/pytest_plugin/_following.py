@@ -87,8 +87,11 @@ class Following:
     def has_bridge_to(self, node_id: str) -> bool:
         """Return True if each cluster connection that forwards is connected with a member."""
         kernel = self.live_kernel()
-        connections = kernel.cluster_connections.values() if kernel is not None else ()
-        return all(node_id in each.connected_nodes for each in connections if each.is_started)
+        # No comprehension: it is evaluated after each step of a broker.
+        for each in kernel.cluster_connections.values() if kernel is not None else ():
+            if each.is_started and not each.is_connected_to(node_id):
+                return False
+        return True
 
     @property
     def node_id(self) -> str:

@@ -36,6 +36,8 @@ class GroupLedger(CommitObserver):
         self.ledger = Ledger()
         self._now = now
         self._kernel: Kernel | None = None
+        #: Where a broker collects what happens to another one. No message of a client, and many in a cluster.
+        self._unaccounted = ""
         self._known: dict[str, None] = {}
         self._settled: dict[str, None] = {}
         self._unsafe: deque[_Unsafe] = deque()
@@ -51,6 +53,7 @@ class GroupLedger(CommitObserver):
             if self._kernel is not None:
                 self._end()
             self._kernel = kernel
+            self._unaccounted = kernel.config.management_notification_address
             kernel.observers.subscribe(self)
         while self._unsafe and self._unsafe[0].point <= confirmed:
             sure = self._unsafe.popleft()
@@ -85,6 +88,8 @@ class GroupLedger(CommitObserver):
 
     def routed(self, message: Message, queues: list[Queue], transaction: CommittedWork | None) -> None:
         for queue in queues:
+            if queue.definition.address == self._unaccounted:
+                continue
             key = _key(queue, message)
             if key in self._known:
                 continue
@@ -96,6 +101,8 @@ class GroupLedger(CommitObserver):
             self._unsafe.append(_Unsafe(self._point(), queue.name, key, False))
 
     def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: CommittedWork | None) -> None:
+        if queue.definition.address == self._unaccounted:
+            return
         key = _key(queue, reference.message)
         if key not in self._known or not outcome.leaves:
             return
