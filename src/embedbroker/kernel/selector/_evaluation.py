@@ -79,8 +79,8 @@ def _names_in(tree: Expression) -> set[str]:
             names.add(part.name)
         elif isinstance(part, tuple):
             waiting += part
-        elif has(type(part)):
-            waiting += (getattr(part, each.name) for each in fields(type(part)))
+        elif has(kind := type(part)):
+            waiting += (getattr(part, each.name) for each in fields(kind))
     return names
 
 
