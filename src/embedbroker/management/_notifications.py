@@ -262,7 +262,10 @@ class Notifications(CommitObserver):
         set_text(properties, "_AMQ_Client_ID", connection.client_id)
         properties.set("_AMQ_Protocol_Name", connection.protocol, _STRING)
         properties.set("_AMQ_Address", self._address, _STRING)
-        properties.set("_AMQ_Distance", 0, _INT)
+        # Without a distance, no member of the cluster selects it: sessions of bridges are of no interest elsewhere, and
+        # each of them would reach all members.
+        if session.user != self._kernel.config.cluster_user:
+            properties.set("_AMQ_Distance", 0, _INT)
         self._publish(kind, properties)
 
     # -- security ------------------------------------------------------------------------------------------------

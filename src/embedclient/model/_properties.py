@@ -38,6 +38,9 @@ class TypedValue(NamedTuple):
     type: PropertyType
 
 
+# A member by itself: looking it up in its enumeration costs more than the comparison.
+_STRING = PropertyType.STRING
+
 # By tag: tuples, because hashing an enum member costs more than the whole check. 0 stands for "no integer".
 _INTEGER_BITS = (0, 0, 0, 8, 0, 16, 32, 64, 0, 0, 0, 0)
 _PYTHON_TYPES: tuple[tuple[type, ...], ...] = (
@@ -149,8 +152,10 @@ class Properties:
             TypeError: the value has another type.
             ValueError: the value is out of the range of its type.
         """
-        check_value(value, kind)
-        self._entries[name] = TypedValue(value, kind)
+        # Most are texts, and most of the time of a check is its calls.
+        if value.__class__ is not str or kind is not _STRING:
+            check_value(value, kind)
+        self._entries[name] = tuple.__new__(TypedValue, (value, kind))
 
     def __delitem__(self, name: str) -> None:
         del self._entries[name]

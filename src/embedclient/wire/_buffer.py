@@ -48,6 +48,10 @@ _UTF_STRING_UNITS_MAX: Final = 4094
 _PLANE_END: Final = "\uffff"
 
 _EXTRA_PARAMETER_PREFIX: Final = "$.EP."
+
+# By themselves: looking a member up in its enumeration costs more than the comparison.
+_STRING: Final = PropertyType.STRING
+_STRING_TAG: Final = int(PropertyType.STRING)
 _KIND_BOOLEAN, _KIND_INT, _KIND_LONG, _KIND_STRING = range(4)
 
 
@@ -211,12 +215,20 @@ class Reader:
                     raise RemoteProtocolError(f"a property name of {position - start} bytes")
                 name = utf_16_le_decode(buffer[start:position], "surrogatepass", True)[0]
                 tag = buffer[position]
-                self.position = position + 1
-                value = self.property_value(tag)
-                position = self.position
+                if tag == _STRING_TAG:
+                    start = position + 5
+                    position = start + I32.unpack_from(buffer, position + 1)[0]
+                    if not start <= position <= end:
+                        raise RemoteProtocolError(f"a text of {position - start} bytes")
+                    value: PropertyValue = utf_16_le_decode(buffer[start:position], "surrogatepass", True)[0]
+                else:
+                    self.position = position + 1
+                    value = self.property_value(tag)
+                    position = self.position
                 entries[name] = tuple.__new__(TypedValue, (value, _PROPERTY_TYPES[tag]))
         except (StructError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(f"malformed properties: {error}") from error
+        self.position = position
         return Properties.of_entries(entries)
 
     def connector(self) -> TransportConfiguration:
@@ -359,7 +371,12 @@ def append_properties(out: bytearray, properties: Properties) -> None:
         out += I32.pack(len(data))
         out += data
         out.append(kind)
-        append_property_value(out, value, kind)
+        if kind is _STRING and value.__class__ is str:
+            data = utf_16_le_encode(value, "surrogatepass")[0]
+            out += I32.pack(len(data))
+            out += data
+        else:
+            append_property_value(out, value, kind)
 
 
 def append_connector(out: bytearray, connector: TransportConfiguration) -> None:
