@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import pytest
@@ -69,4 +69,8 @@ def make_pair(request: pytest.FixtureRequest) -> MakePair:
 def make_brokers(request: pytest.FixtureRequest) -> MakeBrokers:
     """Brokers by name, in groups that share a store or replicate as their policies say; the test starts them."""
     bench = bench_of(request)
-    return lambda *groups: brokers_of(bench, groups, {})
+
+    def make(*groups: Mapping[str, HAPolicy], lock_manager: bool = True) -> dict[str, ManagedBroker]:
+        return brokers_of(bench, groups, {}, lock_manager=lock_manager)
+
+    return make

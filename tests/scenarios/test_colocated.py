@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from embedbroker import Colocated, Role, ScaleDown, SharedStoreBackup, SharedStorePrimary
+import pytest
+import trio
+
+from embedbroker import (
+    ClusterConnection,
+    Colocated,
+    EmbeddedBroker,
+    ReplicationBackup,
+    ReplicationPrimary,
+    Role,
+    ScaleDown,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
-from tests.scenarios.clients import ORDERS, put, queued, session_at
+from tests.scenarios.clients import ORDERS, put, queued, session_at, take
 from tests.scenarios.nodes import MakeCluster
 
 KINDS = pytest.mark.parametrize("kind", ["shared-store", "replication"])
@@ -87,6 +100,53 @@ async def test_simple_distribution_backup_strategy_scale_down(broker_cluster: Ma
         await cluster.wait_backed_up()
         assert first.is_live and await queued(first) == []
     cluster.assert_nothing_lost()
+
+
+def whole_copies(directory: Path) -> list[Path]:
+    """The records of hosted backups that have a whole copy."""
+    records = directory.glob("*colocated_backup*/node.state")
+    return [each for each in records if "in sync: yes" in each.read_text()]
+
+
+async def test_simple_distribution_backup_strategy_scale_down_with_replication(tmp_path: Path) -> None:
+    """2.12.2, in real time with directories: no lock manager decides, as in Artemis' test.
+
+    A primary that returns with its directory has what it had when it crashed, once more.
+    """
+    policy = Colocated(
+        ReplicationPrimary(),
+        ReplicationBackup(scale_down=ScaleDown()),
+        request_backup=True,
+        backup_request_retry_interval_ms=100,
+    )
+
+    def member(name: str) -> EmbeddedBroker:
+        return EmbeddedBroker(
+            name=name,
+            data_directory=tmp_path / name,
+            connectors={"first": "vm://first", "second": "vm://second"},
+            cluster_connections=ClusterConnection(
+                connector=name, static_connectors=[{"first": "second", "second": "first"}[name]], retry_interval_ms=50
+            ),
+            cluster_password="secret",
+            ha_policy=policy,
+        )
+
+    async with member("first") as first, member("second") as second:
+        with trio.fail_after(60):
+            for broker in (first, second):
+                hosted_one = await broker.wait_for_hosted_backup(Role.BACKUP)
+                assert hosted_one.url is None
+            while len(whole_copies(tmp_path)) < 2:
+                await trio.lowlevel.checkpoint()
+            async with session_at(f"{first.vm_url}?ha=true&reconnectAttempts=-1&retryInterval=50") as session:
+                await put(session, ["0", "1"])
+                await first.crash()
+                async with session.create_consumer(ORDERS) as consumer:
+                    assert await take(consumer, 2) == ["0", "1"]
+            await second.wait_for_hosted_backup(Role.BACKUP)
+            await first.start()
+            assert await first.management.message_count(ORDERS.queue_name) == 2
 
 
 async def test_simple_distribution_of_backups_max_backups_exceeded(broker_cluster: MakeCluster) -> None:

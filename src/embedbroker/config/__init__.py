@@ -19,7 +19,7 @@ from ._cluster import (
     as_connectors,
     overlap,
 )
-from ._colocation import HOST_CONNECTOR, hosted_backup, is_at_host
+from ._colocation import HOST_CONNECTOR, can_scale_down_at_host, hosted_backup, is_at_host
 from ._discovery import BroadcastGroup, DiscoveryGroup
 from ._diverts import DivertConfiguration, DivertRoutingType, Transformer, as_diverts, forwarding_addresses
 from ._grouping import GroupingHandlerConfig, GroupingHandlerType
@@ -108,6 +108,7 @@ __all__ = [
     "as_connectors",
     "as_diverts",
     "bridge_as_json",
+    "can_scale_down_at_host",
     "certificate_pattern",
     "check_bridges",
     "exposure",

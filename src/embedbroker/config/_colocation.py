@@ -16,7 +16,7 @@ from ._broker import BrokerConfig
 from ._cluster import ClusterConnection
 from ._ha_policy import Colocated, ReplicationBackup, ScaleDown, SharedStoreBackup
 
-__all__ = ["HOST_CONNECTOR", "hosted_backup", "is_at_host"]
+__all__ = ["HOST_CONNECTOR", "can_scale_down_at_host", "hosted_backup", "is_at_host"]
 
 #: The name under which a hosted backup has the connector to its host.
 HOST_CONNECTOR = "colocated_host"
@@ -41,6 +41,8 @@ def hosted_backup(
     data_directory: str | None = None,
     lock_directory: str | None = None,
     bodies_directory: str | None = None,
+    *,
+    has_lock_manager: bool = False,
 ) -> BrokerConfig:
     """Return the configuration of a hosted backup.
 
@@ -52,6 +54,7 @@ def hosted_backup(
         data_directory: The directory of that node, with a shared store; a replicating backup has one for each node.
         lock_directory: The directory of the lock files of that node; None: the data directory.
         bodies_directory: The directory of that node's large messages; None: the data directory.
+        has_lock_manager: Whether brokers that replicate have a lock manager that is not part of the policy.
 
     Raises:
         ValueError: a port would be above 65535, or another setting cannot be used; the text names it.
@@ -71,8 +74,9 @@ def hosted_backup(
         lock_directory = None
     # It moves everything when it takes over, and listens nowhere. Clients go to its host.
     scales_down = False
-    if isinstance(policy, SharedStoreBackup) and policy.scale_down is not None and policy.scale_down.enabled:
-        scales_down, policy = True, _scaling_down_to_host(policy, policy.scale_down)
+    if policy.scale_down is not None and policy.scale_down.enabled:
+        scales_down = can_scale_down_at_host(policy, has_lock_manager=has_lock_manager)
+        policy = evolve(policy, scale_down=_to_host(policy.scale_down) if scales_down else None)
     connectors = {
         name: connector if name in colocated.excludes or scales_down else _shifted(connector, offset, suffix)
         for name, connector in host.connectors.items()
@@ -105,11 +109,22 @@ def hosted_backup(
     )
 
 
-def _scaling_down_to_host(policy: SharedStoreBackup, scale_down: ScaleDown) -> SharedStoreBackup:
-    """Return a policy whose scale-down leads to the host, unless it names another target."""
+def can_scale_down_at_host(policy: SharedStoreBackup | ReplicationBackup, *, has_lock_manager: bool = False) -> bool:
+    """Return True if a hosted backup with this policy may scale down.
+
+    With a lock manager or votes the primary needs the newest data of its node when it returns, and a hosted backup that
+    scales down listens nowhere.
+    """
+    if isinstance(policy, SharedStoreBackup):
+        return True
+    return policy.lock_manager is None and not has_lock_manager and not policy.vote_on_replication_failure
+
+
+def _to_host(scale_down: ScaleDown) -> ScaleDown:
+    """Return a scale-down that leads to the host, unless it names another target."""
     if scale_down.connectors or scale_down.discovery_group is not None or scale_down.group_name is not None:
-        return policy
-    return evolve(policy, scale_down=evolve(scale_down, connectors=[HOST_CONNECTOR]))
+        return scale_down
+    return evolve(scale_down, connectors=[HOST_CONNECTOR])
 
 
 def _beside(directory: str | None, suffix: str) -> str | None:

@@ -230,7 +230,7 @@ class ReplicationBackup:
         quorum_vote_wait_ms: Longest wait for answers, at most 2 s; in seconds in Artemis' element.
         retry_replication_wait_ms: Pause before it returns to a primary that did not take it.
         lock_manager: Replaces votes.
-        scale_down: Without effect yet.
+        scale_down: Where it moves everything when it takes over, in place of serving; None: it serves.
         node_id: Only the primary with this node id pairs with it; None: any. Artemis has no element for it.
 
     Raises:

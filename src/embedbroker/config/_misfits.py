@@ -14,6 +14,7 @@ from embedclient.model import IN_VM_CONNECTOR_FACTORY, TLSSettings
 from ._bridges import BridgeConfig
 from ._broker import BrokerConfig
 from ._cluster import ClusterConnection
+from ._colocation import can_scale_down_at_host
 from ._ha_policy import Colocated, ReplicationBackup, ReplicationPrimary
 
 __all__ = ["exposure", "misfits"]
@@ -85,7 +86,7 @@ def _of_colocation(config: BrokerConfig) -> Iterator[str]:
     if not isinstance(colocated, Colocated) or not colocated.max_backups:
         return
     scale_down = getattr(colocated.backup, "scale_down", None)
-    if scale_down is None or not scale_down.enabled or isinstance(colocated.backup, ReplicationBackup):
+    if scale_down is None or not scale_down.enabled or not can_scale_down_at_host(colocated.backup):
         yield from _of_shifted_ports(config, colocated)
     if config.grouping_handler is not None:
         yield (

@@ -106,7 +106,7 @@ def ha_policy(core: Element, connectors: Collection[str], findings: Findings) ->
         return None
     if strategy.name in ("primary-only", "live-only"):
         values: dict[str, Any] = {}
-        _add_scale_down(strategy, values, connectors, findings, is_available=True)
+        _add_scale_down(strategy, values, connectors, findings)
         return PrimaryOnly(**values)
     part = _only_one(strategy, _PARTS, findings)
     if part is not None and part.name == "colocated":
@@ -151,13 +151,11 @@ def _policy(kind: _Policy, part: Element, connectors: Collection[str], findings:
     if kind in (ReplicationPrimary, ReplicationBackup):
         _add_lock_manager(part, values, findings)
     if kind in (ReplicationBackup, SharedStoreBackup):
-        _add_scale_down(part, values, connectors, findings, is_available=kind is SharedStoreBackup)
+        _add_scale_down(part, values, connectors, findings)
     return built(kind, values, part.place, findings)
 
 
-def _add_scale_down(
-    part: Element, policy: dict[str, Any], connectors: Collection[str], findings: Findings, *, is_available: bool
-) -> None:
+def _add_scale_down(part: Element, policy: dict[str, Any], connectors: Collection[str], findings: Findings) -> None:
     element = part.take("scale-down")
     if element is None:
         return
@@ -172,8 +170,6 @@ def _add_scale_down(
     scale_down = built(ScaleDown, values, element.place, findings)
     if scale_down is not None:
         policy["scale_down"] = scale_down
-        if scale_down.enabled and not is_available:
-            findings.warn(element.place, "a replicating backup serves when it takes over: it scales nothing down yet")
 
 
 def _add_lock_manager(part: Element, policy: dict[str, Any], findings: Findings) -> None:

@@ -56,8 +56,12 @@ class Activation(Protocol):
     def note_shortage(self, *, lacks_room: bool) -> None:
         """Record whether the journal failed because the disk is full."""
 
-    def note_scaled_down(self) -> None:
-        """Note that a backup has taken over to move everything to another broker: it waits as backup again."""
+    def note_scaled_down(self, *, is_complete: bool) -> None:
+        """Note that a backup, which has taken over to move everything to another broker, waits as backup again.
+
+        Args:
+            is_complete: Whether nothing is left here.
+        """
 
     def begin_stop(self, *, fails_over: bool) -> None:
         """Start an orderly stop; with ``fails_over`` a backup must take over."""
@@ -84,6 +88,10 @@ class Activation(Protocol):
     @property
     def restarts(self) -> bool:
         """Return True if the host must start another node in place of this one, to wait as backup."""
+
+    @property
+    def has_scaled_down(self) -> bool:
+        """Return True if an earlier start of this backup moved everything to another broker: now it must serve."""
 
     @property
     def is_undecided(self) -> bool:

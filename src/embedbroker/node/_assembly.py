@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from embedbroker.config import BrokerConfig, Colocated, ReplicationBackup, ReplicationPrimary
+from embedbroker.config import BrokerConfig, Colocated, ReplicationBackup, ReplicationPrimary, can_scale_down_at_host
 from embedbroker.ha import Activation, RoleChanged, StartBackup
 from embedbroker.protocols import SERVER_VERSION
 from embedclient.model import Entropy, describe_name, make_uuid, uuid_text
@@ -190,9 +190,12 @@ def make_security(config: BrokerConfig, log: NodeLog) -> SecurityManager | None:
 
 
 def warn_of_policy(config: BrokerConfig, log: Callable[[str], None]) -> None:
-    """Log each setting of the policy that has no effect yet."""
-    scale_down = getattr(config.own_policy, "scale_down", None)
-    if scale_down is None or not scale_down.enabled:
+    """Log each setting of the policy that has no effect."""
+    backup = config.ha_policy.backup if isinstance(config.ha_policy, Colocated) else None
+    if backup is None or backup.scale_down is None or not backup.scale_down.enabled:
         return
-    if isinstance(config.own_policy, ReplicationBackup):
-        log("scale-down of a replicating backup is not available yet: it serves when it takes over")
+    if not can_scale_down_at_host(backup):
+        log(
+            "the backups that this broker hosts serve when they take over, and do not scale down: with a lock_manager"
+            " or votes a primary that returns needs the data of its backup"
+        )

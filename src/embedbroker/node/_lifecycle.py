@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attrs import evolve, frozen
 
 from embedbroker import storage
-from embedbroker.config import BrokerConfig, PrimaryOnly, Role, SharedStoreBackup, is_at_host
+from embedbroker.config import BrokerConfig, PrimaryOnly, ReplicationBackup, Role, SharedStoreBackup, is_at_host
 from embedbroker.ha import BackupChanged, LockDone, LockFailed, RoleChanged
 from embedbroker.kernel import Kernel
 from embedbroker.protocols import CoreService
@@ -234,14 +234,25 @@ class Lifecycle:
 
     def _become_live(self) -> None:
         self._machine.move(NodeEvent.SERVE)
-        if isinstance(self._config.own_policy, SharedStoreBackup) and configured_scale_down(self._config) is not None:
+        if self._must_hand_over:
             self._log.info("takes over to move everything to another broker, and serves no client")
             self._hands_over = True
+            if self._cluster is not None and self._cluster.role is not Role.BACKUP:
+                # It started with the right to be live, and has not searched for other brokers yet.
+                self._cluster.become_backup(self._core.node_id, announce=False)
             is_reachable = not is_at_host(self._config.cluster_connection)
             at_failure = AtFailure.SERVE if is_reachable else AtFailure.STOP
             self.scaling_down.begin(self._step.now, at_failure=at_failure)
         else:
             self.serve()
+
+    @property
+    def _must_hand_over(self) -> bool:
+        """Return True if this broker took over as a backup that moves everything to another broker."""
+        policy, activation = self._config.own_policy, self._activation
+        if not isinstance(policy, SharedStoreBackup | ReplicationBackup) or configured_scale_down(self._config) is None:
+            return False
+        return activation is not None and not activation.has_scaled_down
 
     def serve(self) -> None:
         """Serve clients from now on."""
@@ -373,7 +384,7 @@ class Lifecycle:
         """
         if self._hands_over and self._activation is not None:
             self._fails_over |= failure is not None
-            self._activation.note_scaled_down()
+            self._activation.note_scaled_down(is_complete=failure is None)
         self.finish_leaving()
 
     def finish_leaving(self, *, seal: bool = True) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import frozen
 
-from embedbroker.config import BrokerConfig, PrimaryOnly, SharedStoreBackup
+from embedbroker.config import BrokerConfig, PrimaryOnly, ReplicationBackup, SharedStoreBackup
 from embedbroker.config import ScaleDown as ScaleDownConfig
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, Entropy, Instant, TransportConfiguration
 
@@ -87,7 +87,7 @@ class AtFailure(Enum):
 def configured_scale_down(config: BrokerConfig) -> ScaleDownConfig | None:
     """Return the scale-down of the policy, at an orderly stop or when a backup takes over; None for none."""
     policy = config.own_policy
-    configured = policy.scale_down if isinstance(policy, PrimaryOnly | SharedStoreBackup) else None
+    configured = policy.scale_down if isinstance(policy, PrimaryOnly | SharedStoreBackup | ReplicationBackup) else None
     return configured if configured is not None and configured.enabled else None
 
 

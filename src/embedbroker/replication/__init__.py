@@ -19,7 +19,7 @@ from ._events import (
 from ._files import NEW_VOTES_FILE, VOTES_FILE
 from ._primary import Replicator
 from ._primary_choice import PrimaryChoice
-from ._record import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord
+from ._record import NEW_NODE_RECORD_FILE, NODE_RECORD_FILE, DamagedRecord, ReplicaRecord, ScaleDownMark
 from ._statistics import ReplicaStatistics, ReplicatorStatistics
 
 __all__ = [
@@ -46,5 +46,6 @@ __all__ = [
     "ReplicatorOwner",
     "ReplicatorState",
     "ReplicatorStatistics",
+    "ScaleDownMark",
     "StreamConnection",
 ]

@@ -8,9 +8,11 @@ gets a backup. A store that finds it takes it for a copy, which it is: of what a
 
 from __future__ import annotations
 
+from enum import Enum
+
 from attrs import frozen
 
-__all__ = ["NEW_NODE_RECORD_FILE", "NODE_RECORD_FILE", "DamagedRecord", "ReplicaRecord"]
+__all__ = ["NEW_NODE_RECORD_FILE", "NODE_RECORD_FILE", "DamagedRecord", "ReplicaRecord", "ScaleDownMark"]
 
 NODE_RECORD_FILE = "node.state"
 NEW_NODE_RECORD_FILE = "node.state.new"
@@ -18,6 +20,13 @@ NEW_NODE_RECORD_FILE = "node.state.new"
 
 class DamagedRecord(Exception):
     """The file has another content; the text gives the operator the remedy."""
+
+
+class ScaleDownMark(Enum):
+    """How far a backup is that took over to move everything to another broker."""
+
+    UNDER_WAY = "under way"
+    DONE = "done"
 
 
 @frozen
@@ -39,6 +48,8 @@ class ReplicaRecord:
     ``newest_segment`` is the generation of a segment of which a copy had batches on disk: a whole one never ends
     before it. None for a broker that was active since.
 
+    ``scale_down`` is set by a backup that takes over to move everything to another broker.
+
     Where votes decide, and ``quorum`` is not 0: ``quorum`` is the largest number of brokers that were active at the
     same time, as far as was seen with this data. ``partner`` is the connector of the only other broker that may have
     gone on from there, in the form of votes; None without such a broker.
@@ -53,6 +64,7 @@ class ReplicaRecord:
     quorum: int = 0
     last_batch: int | None = None
     newest_segment: int | None = None
+    scale_down: ScaleDownMark | None = None
 
     @property
     def is_only_one(self) -> bool:
@@ -66,6 +78,8 @@ class ReplicaRecord:
         end = f"last batch: {self.last_batch}\n" if self.last_batch is not None else ""
         if self.newest_segment is not None:
             end += f"newest segment: {self.newest_segment}\n"
+        if self.scale_down is not None:
+            end += f"scale-down: {self.scale_down.value}\n"
         voting = f"quorum: {self.quorum}\npartner: {_escaped(self.partner or '')}\n" if self.quorum else ""
         return (
             f"state: {state}\nnode: {self.node_id or ''}\njournal: {journal}\nfile: 0\n"
@@ -95,6 +109,7 @@ class ReplicaRecord:
                 int(lines.get("quorum", "0")),
                 int(lines["last batch"]) if "last batch" in lines else None,
                 int(lines["newest segment"]) if "newest segment" in lines else None,
+                ScaleDownMark(lines["scale-down"]) if "scale-down" in lines else None,
             )
         except (KeyError, ValueError):
             raise DamagedRecord(

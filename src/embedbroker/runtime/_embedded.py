@@ -156,7 +156,7 @@ class EmbeddedBroker:
         def make(config: BrokerConfig, node_id: str) -> EmbeddedBroker:
             return EmbeddedBroker(config, network=network, datagrams=datagrams, lock_manager=manager)
 
-        return HostedBackups(self.config, make_backup or make, self._logger)
+        return HostedBackups(self.config, make_backup or make, self._logger, has_lock_manager=manager is not None)
 
     # -- where it is ---------------------------------------------------------------------------------------------
 

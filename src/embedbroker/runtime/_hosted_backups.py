@@ -93,11 +93,18 @@ class HostedBackups:
         config: The configuration of the host.
         make: Returns the broker for a configuration and the node id that it is a backup of.
         logger: Receives lines for the operator.
+        has_lock_manager: Whether brokers that replicate have a lock manager that is not part of the policy.
     """
 
     def __init__(
-        self, config: BrokerConfig, make: Callable[[BrokerConfig, str], HostableBroker], logger: logging.Logger
+        self,
+        config: BrokerConfig,
+        make: Callable[[BrokerConfig, str], HostableBroker],
+        logger: logging.Logger,
+        *,
+        has_lock_manager: bool = False,
     ) -> None:
+        self._has_lock_manager = has_lock_manager
         # What this life of the host has adopted, and what each begins with.
         self._config = self._given = config
         self._make = make
@@ -166,6 +173,7 @@ class HostedBackups:
             order.data_directory,
             order.lock_directory,
             order.bodies_directory,
+            has_lock_manager=self._has_lock_manager,
         )
         broker = self._make(config, order.node_id)
         entry = self._running[order.index] = order.node_id, broker

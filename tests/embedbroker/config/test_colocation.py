@@ -95,6 +95,22 @@ def test_a_backup_that_scales_down_is_at_the_place_of_its_host() -> None:
     assert not is_at_host(HOST.cluster_connection) and not is_at_host(None)
 
 
+def test_a_replicating_backup_scales_down_at_its_host_unless_its_primary_needs_its_data() -> None:
+    """With a lock manager or votes the one with the newest data must serve it to the primary that returns."""
+    scale_down = ScaleDown()
+    for votes, manager, expected in (
+        (False, False, ScaleDown(connectors=["colocated_host"])),
+        (True, False, None),
+        (False, True, None),
+    ):
+        parts = ReplicationPrimary(), ReplicationBackup(vote_on_replication_failure=votes, scale_down=scale_down)
+        host = evolve(HOST, ha_policy=Colocated(*parts, excludes=["b"]))
+        backup = hosted_backup(host, 0, "n", PLACE, has_lock_manager=manager)
+        assert isinstance(backup.ha_policy, ReplicationBackup)
+        assert backup.ha_policy.scale_down == expected
+        assert is_at_host(backup.cluster_connection) == (expected is not None)
+
+
 class Files:
     """A source of users that reports each change once."""
 

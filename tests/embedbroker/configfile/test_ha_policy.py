@@ -193,17 +193,15 @@ def test_wrong_lock_managers_are_refused(manager: str, problem: str, tmp_path: P
     assert refused(tmp_path, text) == [f"core/ha-policy/replication/backup/{problem}"]
 
 
-def test_scaling_down_is_kept_and_a_warning_for_a_backup(tmp_path: Path) -> None:
+def test_scaling_down_is_kept_of_primaries_and_backups(tmp_path: Path) -> None:
     refs = "<connectors><connector-ref>one</connector-ref><connector-ref>two</connector-ref></connectors>"
     loaded = policy(tmp_path, f"<live-only><scale-down><group-name>g</group-name>{refs}</scale-down></live-only>")
     assert loaded.config.ha_policy == PrimaryOnly(ScaleDown(connectors=("one", "two"), group_name="g"))
     assert loaded.warnings == []
-    backup = "<replication><backup><scale-down><enabled>{}</enabled></scale-down></backup></replication>"
-    assert policy(tmp_path, backup.format("false")).warnings == []
-    assert policy(tmp_path, backup.format("true")).warnings == [
-        "core/ha-policy/replication/backup/scale-down: a replicating backup serves when it takes over: it scales "
-        "nothing down yet"
-    ]
+    backup = "<replication><backup><scale-down><group-name>g</group-name></scale-down></backup></replication>"
+    loaded = policy(tmp_path, backup)
+    assert loaded.config.ha_policy == ReplicationBackup(scale_down=ScaleDown(group_name="g"))
+    assert loaded.warnings == []
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,8 @@ class ReplicationActivation:
             )
         self._active_role: ActiveRole | None = None
         self._hands_over = False
+        # After a scale-down: it waits as backup again, and whether nothing is left here.
+        self._ends_for_now = self._has_moved_all = False
         # When it searches for an active broker again, or sends the next request to the lock manager or the voters.
         self._due: float | None = None
         receive_votes(cluster, self._on_reply)
@@ -142,9 +144,9 @@ class ReplicationActivation:
 
     @property
     def restarts(self) -> bool:
-        """Return True if another node must wait in the place of this one, which gave way."""
+        """Return True if another node must wait in the place of this one, which gave way or has scaled down."""
         may = isinstance(self._policy, ReplicationBackup) and self._policy.restart_backup
-        return self.gives_way and self.failure is None and may
+        return (self.gives_way or self._ends_for_now) and self.failure is None and may
 
     @property
     def backup_connection(self) -> object:
@@ -187,8 +189,15 @@ class ReplicationActivation:
     def note_shortage(self, *, lacks_room: bool) -> None:
         """Do nothing: a replicating broker whose disk is full fails, and its backup takes over."""
 
-    def note_scaled_down(self) -> None:
-        """Do nothing: a replicating backup serves when it takes over."""
+    @property
+    def has_scaled_down(self) -> bool:
+        """Return True if an earlier start moved everything: its data is the newest, which a returning primary needs."""
+        return self._node_record.has_scaled_down
+
+    def note_scaled_down(self, *, is_complete: bool) -> None:
+        """Wait as backup again after the end, with a mark in the record if nothing is left."""
+        self._ends_for_now = True
+        self._has_moved_all = is_complete
 
     def begin_stop(self, *, fails_over: bool) -> None:
         """Start an orderly stop; with ``fails_over`` a backup in sync must take over."""
@@ -216,6 +225,8 @@ class ReplicationActivation:
             return
         if self.gives_way:
             self._node_record.note_gave_way(self._wake)
+        elif self._has_moved_all:
+            self._node_record.note_scaled_down(self._wake)
         self._follow_leaving()
 
     def _follow_leaving(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
 from embedbroker.locks import AttemptResult
-from embedbroker.replication import EndingKind, ReplicaRecord
+from embedbroker.replication import EndingKind, ReplicaRecord, ScaleDownMark
 
 from ._stages import Event
 
@@ -43,7 +43,9 @@ def after_record(policy: Policy, record: ReplicaRecord, *, was_known: bool, has_
         has_claim = record.node_id is not None and not record.gave_way and may_be_newest(policy, record)
         return Event.LEASE_NEEDED if has_claim else Event.NO_CLAIM
     if isinstance(policy, ReplicationBackup):
-        return Event.NO_CLAIM
+        # Without votes a backup does not begin with what it has, except to end what it began.
+        goes_on = record.scale_down is ScaleDownMark.UNDER_WAY and may_be_newest(policy, record)
+        return Event.ACTIVE_POSSIBLE if goes_on and not policy.vote_on_replication_failure else Event.NO_CLAIM
     if was_known and (policy.check_for_active_server or policy.vote_on_replication_failure):
         return Event.ACTIVE_POSSIBLE
     return Event.GRANTED

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from attrs import evolve
 
 from embedbroker.config import ReplicationBackup, ReplicationPrimary
-from embedbroker.replication import PrimaryStatus, ReplicaRecord
+from embedbroker.replication import PrimaryStatus, ReplicaRecord, ScaleDownMark
 from embedclient.model import TransportConfiguration
 
 from .._record_file import RecordFile
@@ -43,6 +43,8 @@ class NodeRecord:
         self._record_file = record_file
         self._electorate = electorate
         self._has_manager = has_manager
+        #: Whether an earlier start of this backup has moved everything to another broker.
+        self.has_scaled_down = False
         # Of the copy that is made, or that was made, in this broker start.
         self._newest_segment: int | None = None
         if self.votes:
@@ -107,10 +109,14 @@ class NodeRecord:
         self, node_id: str, journal_identity: int | None, last_batch: int | None, then: Callable[[], None]
     ) -> None:
         """Record that this broker is about to be active, and that no other broker has what it will confirm."""
+        self.has_scaled_down = self.record.scale_down is ScaleDownMark.DONE
         # The lock manager has increased the epoch already.
         epoch = self.record.epoch + (0 if self._has_manager else 1)
         quorum = self._quorum(node_id)
         record = ReplicaRecord(node_id, journal_identity, epoch, in_sync=True, quorum=quorum, last_batch=last_batch)
+        if self._scales_down and not self.has_scaled_down:
+            # A crash in the middle must not leave the rest here: the next start goes on.
+            record = evolve(record, scale_down=ScaleDownMark.UNDER_WAY)
         self._record_file.write(record, then)
 
     def note_last_batch(self, last_batch: int, on_failed: Callable[[str], None]) -> None:
@@ -176,6 +182,15 @@ class NodeRecord:
     def note_gave_way(self, then: Callable[[], None]) -> None:
         """Record that the broker was active, and lets a primary take over."""
         self._record_file.write(evolve(self.record, gave_way=True), then)
+
+    def note_scaled_down(self, then: Callable[[], None]) -> None:
+        """Record that everything that was here is at another broker."""
+        self._record_file.write(evolve(self.record, scale_down=ScaleDownMark.DONE), then)
+
+    @property
+    def _scales_down(self) -> bool:
+        scale_down = self._policy.scale_down if isinstance(self._policy, ReplicationBackup) else None
+        return scale_down is not None and scale_down.enabled
 
     def on_growth(self) -> None:
         """Record the number of active brokers if it is larger than ever before."""

@@ -49,6 +49,8 @@ class SharedStoreActivation:
     is_blocked = False
     admits_peers = False
     is_calm = True
+    # The primary finds what this broker left in the store, which is nothing.
+    has_scaled_down = False
 
     def __init__(self, config: BrokerConfig, cluster: Membership | None, life: int) -> None:
         self.has_changed = False
@@ -128,8 +130,8 @@ class SharedStoreActivation:
         """Record whether the journal failed because the disk is full."""
         self._lacks_room = lacks_room
 
-    def note_scaled_down(self) -> None:
-        """Note that a backup has taken over to move everything to another broker: it waits as backup again."""
+    def note_scaled_down(self, *, is_complete: bool) -> None:
+        """Note that a backup, which has taken over to move everything to another broker, waits as backup again."""
         self._has_scaled_down = True
 
     def begin_stop(self, *, fails_over: bool) -> None:
