@@ -167,7 +167,7 @@ class MemberBridge:
     def is_replaced_by(self, members: Iterable[Member]) -> bool:
         """Return True if another member is where this one was, and nothing waits for this one."""
         place = self.member.live
-        if place is None or self.bridge.is_connected or self.queue.message_count:
+        if place is None or self.bridge.is_connected or self.queue.message_count or self.queue.pledged:
             return False
         return any(member.live is not None and member.live.leads_where(place) for member in members)
 

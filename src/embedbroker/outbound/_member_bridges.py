@@ -293,7 +293,7 @@ class MemberBridges:
 
     def run(self, now: Instant) -> None:
         """Let the bridges work that have to, or that are due."""
-        is_idle = not (self.active or self._leaving or self._reroutings)
+        is_idle = not (self.active or self._leaving)
         if is_idle and (self._due is None or now.monotonic < self._due):
             return
         for node_id in [each for each, until in self._leaving.items() if now.monotonic >= until]:
@@ -301,9 +301,11 @@ class MemberBridges:
             self.active[self] = None
         if self.active.pop(self, _ABSENT) is None:
             self._review()
-        for rerouting in [each for each in self._reroutings if each.is_due(now.monotonic)]:
-            self._reroutings.remove(rerouting)
-            rerouting.begin()
+        if self._reroutings:
+            self._reroutings = [each for each in self._reroutings if not each.is_over]
+            for rerouting in self._reroutings:
+                if rerouting.is_due(now.monotonic):
+                    rerouting.begin()
         # What is left there is of bridges that have ended.
         active = dict(self.active)
         self.active.clear()

@@ -4,6 +4,8 @@ Responsible for the queues there, which have the same names, and for moving each
 depend on how the member has left. Rules of cluster-and-ha 7.7, with one difference: where this broker has the queues,
 Artemis drops the messages.
 
+The queue stays as long as a transaction may bring messages to it, which follow the others after the commit.
+
 A message that was sent to the member and not confirmed may be at the new place already. So it keeps its id for
 duplicate detection, and the ids that the member had have moved there before.
 """
@@ -62,6 +64,9 @@ class Rerouting:
     ) -> None:
         self.until = until
         self.queue = queue
+        #: Nothing is left to move, and nothing can come.
+        self.is_over = False
+        self._is_moving = False
         self._kernel = kernel
         self._node = node
         self._names = names
@@ -69,11 +74,13 @@ class Rerouting:
         self._target = target
 
     def is_due(self, now: float) -> bool:
-        """Return True if the queues are known, or if it is too late to wait for them.
+        """Return True if it must begin: the queues are known, or it is too late to wait for them.
 
-        Before that, messages that were routed to the queue must be durable, and thus in it.
+        Before that, messages that were routed to the queue must be durable, and thus in it. An empty queue waits for
+        the transactions that sent to it.
         """
-        if self.queue.waiting_visible:
+        queue = self.queue
+        if self._is_moving or queue.waiting_visible or (queue.pledged and not queue.message_count):
             return False
         if self._target is None or now >= self.until:
             return True
@@ -81,11 +88,12 @@ class Rerouting:
 
     def begin(self) -> None:
         """Move the messages over the next steps."""
+        self._is_moving = True
         self._kernel.deferred.add_holding((self.queue,), self._moves())
 
     def _ids_there(self) -> dict[str, int]:
         """Return the ids of the target's own queues by their names."""
-        if self._target is None:
+        if self._target is None or self._target.queue.deleted:
             return {}
         bindings = self._target.bindings.by_cluster_name.values()
         return {binding.queue_name: binding.remote_queue_id for binding in bindings if binding.distance == 1}
@@ -102,10 +110,15 @@ class Rerouting:
         self._kernel.deferred.add_action(lambda: self._end(count))
 
     def _end(self, count: int) -> None:
-        # Deleted only if nothing has come since.
-        if not self._is_used(self.queue) and not self.queue.message_count and not self.queue.deleted:
-            self._kernel.teardown.delete_queue(self.queue)
-        self._kernel.inform(f"queue {self.queue.name!r}: {count} messages went to the broker that has their queues now")
+        queue = self.queue
+        self._is_moving = False
+        self.is_over = queue.deleted or self._is_used(queue)
+        # Deleted only if nothing has come since, and nothing can come.
+        if not self.is_over and not (queue.message_count or queue.waiting_visible or queue.pledged):
+            self._kernel.teardown.delete_queue(queue)
+            self.is_over = True
+        if count:
+            self._kernel.inform(f"queue {queue.name!r}: {count} messages went to the broker that has their queues now")
 
     def _move(self, reference: Reference) -> None:
         message, queue, kernel = reference.message, self.queue, self._kernel

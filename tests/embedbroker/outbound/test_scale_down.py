@@ -443,6 +443,31 @@ async def test_messages_for_other_members_move_and_go_on_to_them(
     assert await queued(c, "of-c") == numbered(0, 20)
 
 
+async def test_what_a_transaction_sent_to_a_member_that_leaves_goes_to_its_new_place(
+    make_brokers: MakeBrokers, broker_clock: BrokerClock
+) -> None:
+    """Its commit comes when the other messages of the member's queue are gone for long."""
+    brokers = make_brokers({"a": PrimaryOnly()}, {"b": PrimaryOnly()}, {"c": PrimaryOnly()})
+    await start_all(brokers.values())
+    a, b, c = brokers["a"], brokers["b"], brokers["c"]
+    news = Topic("news")
+    async with session_at(b.url) as session:
+        await (await session.create_shared_durable_consumer(news, "of-b")).close()
+    await broker_clock.advance(2)
+    async with session_at(a.url, transacted=True) as session:
+        producer = session.create_producer(news)
+        for text in numbered(0, 3):
+            await producer.send(text)
+        (queue,) = [each.name for each in a.queues() if each.name.endswith(b.broker.node_id or "")]
+        await b.broker.scale_down(c.url)
+        await broker_clock.advance(20)
+        assert queue in [each.name for each in a.queues()]
+        await session.commit()
+        await broker_clock.advance(2)
+    assert await queued(c, "of-b") == numbered(0, 3)
+    assert queue not in [each.name for each in a.queues()]
+
+
 @pytest.mark.parametrize("password", ["secret", "wrong"])
 async def test_a_target_with_users_admits_the_cluster_user_alone(broker_factory: MakeBroker, password: str) -> None:
     secured = {"cluster_connections": ClusterConnection(), "cluster_user": "cluster", "cluster_password": "secret"}
