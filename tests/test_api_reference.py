@@ -16,6 +16,8 @@ from pathlib import Path
 import attrs
 import pytest
 
+import embedclient
+
 SOURCE = Path(__file__).parents[1] / "src"
 API = Path(__file__).parents[1] / "docs" / "api"
 PACKAGES = [
@@ -55,6 +57,8 @@ def test_every_public_name_stands_on_a_page(package: str) -> None:
     classes = [found for found in shown.values() if inspect.isclass(found)]
     objects = {name: getattr(module, name) for name in module.__all__}
     missing = {name for name, value in objects.items() if f"{package}.{name}" not in shown and value not in classes}
+    if package in ("embedclient.asyncio", "embedclient.blocking"):  # what is the same there has its page already
+        missing -= {name for name in missing if objects[name] is getattr(embedclient, name)}
     assert missing - {"errors"} == set()  # a module, with a separate page
 
 

@@ -243,6 +243,9 @@ def call_lines(
     elif returned in WRAPPED:
         yield f"        return {returned}(self._portal, {result})"
     elif returned.removesuffix(" | None") in MESSAGES and inspect.iscoroutinefunction(function):
+        if not returned.endswith("None"):
+            yield f"        return self._portal.message({result})"
+            return
         yield f"        message = {result}"
         yield "        return None if message is None else self._portal.message(message)"
     elif name == "close":

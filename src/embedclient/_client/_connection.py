@@ -33,16 +33,19 @@ from embedclient.errors import (
     InvalidClientIDException,
     JMSException,
 )
-from embedclient.model import Entropy, make_uuid, uuid_text
+from embedclient.model import Destination, Entropy, JMSMessage, make_uuid, uuid_text
 
 from ._closing import settle_closing
+from ._conversion import Body
 from ._edge import BackgroundScope, Edge
 from ._locator import ClientSessionFactory
 from ._modes import AcknowledgeMode, session_mode_of
 from ._opening import Opening, end_background
 from ._ownership import own
+from ._requests import Requests
 from ._session import Session
 from ._session_context import SessionContext
+from ._session_pool import SessionPool
 from ._user_code import succeeds
 
 _log = logging.getLogger("embedclient")
@@ -124,6 +127,8 @@ class Connection:
         self._notifications: deque[Notification] = deque(maxlen=_NOTIFICATIONS_MAX)
         self._notified = edge.signal()
         self._used = False
+        self._pool = SessionPool(edge, partial(self._open_session, SessionMode.AUTO, Session, False))
+        self._requests = Requests(edge, self._pool, partial(self._open_session, SessionMode.DUPS_OK, Session, False))
         self._closed = False
         self._left = False
         self._background: BackgroundScope | None = None
@@ -184,6 +189,44 @@ class Connection:
         return self._opening(mode, Session)
 
     session = create_session
+
+    async def send(self, destination: Destination | str, message: Body) -> None:
+        """Send a message, from any number of tasks or threads at once.
+
+        The connection keeps up to eight sessions for this. Transactions, and sends with other than the default headers,
+        need a session and a producer.
+
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value, as in `MessageProducer.send`.
+
+        Raises: as `MessageProducer.send` and `create_session`.
+        """
+        async with self._pool.session() as pooled:
+            await pooled.producer.send(message, destination=destination)
+
+    async def request(
+        self, destination: Destination | str, message: Body, *, timeout: float | None = None
+    ) -> JMSMessage:
+        """Send a request and wait for the reply to it, from any number of tasks or threads at once.
+
+        `reply_to` of the message becomes a temporary queue of the connection. The service sends its reply there, with
+        the message id of the request, or its correlation id, as the correlation id of the reply. A reply that comes too
+        late is dropped.
+
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value, as in `MessageProducer.send`.
+            timeout: seconds until the reply must be there; None waits without a limit.
+
+        Raises:
+            TimeoutError: no reply came in time.
+            TypeError: `timeout` is not a number.
+            ValueError: `timeout` is NaN.
+
+        Also the errors of `MessageProducer.send` and `create_session`.
+        """
+        return await self._requests.request(destination, message, timeout)
 
     async def start(self) -> None:
         """Start the delivery of messages to the consumers of all sessions.

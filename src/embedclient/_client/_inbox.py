@@ -30,7 +30,10 @@ class OneTask:
 
     def check(self) -> None:
         if self.busy:
-            raise IllegalStateException(f"{self.what} is in use by another task; create a session for each task")
+            raise IllegalStateException(
+                f"{self.what} is in use by another task; create a session for each task, "
+                "or use connection.send() and connection.request()"
+            )
 
     def __enter__(self) -> None:
         self.check()
@@ -88,7 +91,7 @@ class Inbox:
         with the caller. Raises the error that closed the consumer, if one did.
         """
         if timeout_s is not None:
-            _check_seconds(timeout_s)
+            check_seconds(timeout_s)
         edge, consumer = self.edge, self.agent_consumer
         self.one_task.check()
         await edge.pause()
@@ -186,7 +189,7 @@ async def post(edge: Edge, one_task: OneTask, producer: AgentProducer, message: 
         await edge.wait(call)
 
 
-def _check_seconds(timeout: object) -> None:
+def check_seconds(timeout: object) -> None:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float):
         raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
     if math.isnan(timeout):

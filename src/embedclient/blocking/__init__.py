@@ -5,16 +5,19 @@
 
 Each connection has a thread that runs trio; every method is one call into it. Threads may share a connection. A session
 must be used by one thread at a time. Responsible for the entry points; the rest is generated from the async classes.
-`vm://` does not connect threads: use `broker.url`.
+`vm://` does not connect threads: use `broker.url`. All names of `embedclient` are here, so that a program imports from
+one module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from embedclient import _client
 from embedclient._client import DEFAULT_FILE, DEFAULT_URL
+from embedclient._lazy import lazy_names
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
 from embedclient.model import TLS, TransportConfiguration
 
@@ -26,28 +29,168 @@ from ._session import Session
 from ._xa import XAConnection, XAJMSContext, XASession
 from ._xa_resource import XAResource
 
+if TYPE_CHECKING:
+    from embedclient import errors as errors
+    from embedclient._client import (
+        AcknowledgeMode,
+        Body,
+        ClientMessage,
+        ConnectionMetaData,
+        ExceptionListener,
+        FailoverEventType,
+        FailoverListener,
+        FailureListener,
+        MessageListener,
+        Opening,
+    )
+    from embedclient.agent import (
+        AddressState,
+        ConnectionFailed,
+        FailoverCompleted,
+        FailoverFailed,
+        FailureDetected,
+        FirstElementPolicy,
+        Notification,
+        QueueAttributes,
+        QueueState,
+        RandomPolicy,
+        RandomStickyPolicy,
+        RoundRobinPolicy,
+        SendRefused,
+    )
+    from embedclient.errors import JMSException, XAException
+    from embedclient.model import (
+        BodyChunks,
+        BytesMessage,
+        DeliveryMode,
+        Destination,
+        MapMessage,
+        MessageProperties,
+        ObjectMessage,
+        Progress,
+        Properties,
+        PropertyType,
+        PropertyValue,
+        Queue,
+        Readable,
+        RoutingType,
+        SaveTarget,
+        StreamMessage,
+        TemporaryQueue,
+        TemporaryTopic,
+        TextMessage,
+        TLSSettings,
+        Topic,
+        TypedValue,
+        XaCode,
+        XaFlag,
+        Xid,
+    )
+    from embedclient.model import JMSMessage as Message
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        ".._client": (
+            "AcknowledgeMode Body ClientMessage ConnectionMetaData ExceptionListener FailoverEventType "
+            "FailoverListener FailureListener MessageListener Opening"
+        ),
+        "..agent": (
+            "AddressState ConnectionFailed FailoverCompleted FailoverFailed FailureDetected "
+            "FirstElementPolicy Notification QueueAttributes QueueState RandomPolicy RandomStickyPolicy "
+            "RoundRobinPolicy SendRefused"
+        ),
+        "..model": (
+            "BodyChunks BytesMessage DeliveryMode Destination MapMessage Message=JMSMessage "
+            "MessageProperties ObjectMessage Progress Properties PropertyType PropertyValue Queue "
+            "Readable RoutingType SaveTarget StreamMessage TLSSettings TemporaryQueue TemporaryTopic "
+            "TextMessage Topic TypedValue XaCode XaFlag Xid"
+        ),
+        "..errors": ("JMSException XAException errors"),
+    },
+)
 __all__ = [
+    "AcknowledgeMode",
+    "AddressState",
+    "Body",
+    "BodyChunks",
+    "BytesMessage",
     "ClientConsumer",
+    "ClientMessage",
     "ClientProducer",
     "ClientSession",
     "ClientSessionFactory",
     "Connection",
     "ConnectionFactory",
+    "ConnectionFailed",
+    "ConnectionMetaData",
+    "DeliveryMode",
+    "Destination",
+    "ExceptionListener",
+    "FailoverCompleted",
+    "FailoverEventType",
+    "FailoverFailed",
+    "FailoverListener",
+    "FailureDetected",
+    "FailureListener",
+    "FirstElementPolicy",
     "InitialContext",
     "JMSContext",
+    "JMSException",
     "JMSProducer",
+    "LoadBalancingPolicy",
+    "LocatorSettings",
+    "MapMessage",
+    "Message",
     "MessageConsumer",
+    "MessageListener",
     "MessageProducer",
+    "MessageProperties",
+    "Notification",
+    "ObjectMessage",
+    "Opening",
+    "Progress",
+    "Properties",
+    "PropertyType",
+    "PropertyValue",
+    "Queue",
+    "QueueAttributes",
     "QueueBrowser",
+    "QueueState",
+    "RandomPolicy",
+    "RandomStickyPolicy",
+    "Readable",
     "Receipt",
+    "RoundRobinPolicy",
+    "RoutingType",
+    "SaveTarget",
+    "SendRefused",
     "ServerLocator",
     "Session",
+    "SessionMode",
+    "StreamMessage",
+    "TLSSettings",
+    "TemporaryQueue",
+    "TemporaryTopic",
+    "TextMessage",
+    "Topic",
+    "TransportConfiguration",
+    "TypedValue",
     "XAConnection",
     "XAConnectionFactory",
+    "XAException",
     "XAJMSContext",
     "XAResource",
     "XASession",
+    "XaCode",
+    "XaFlag",
+    "Xid",
+    "errors",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class ConnectionFactory:

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Self
 
 from embedclient import _client
-from embedclient._client import AcknowledgeMode, ConnectionMetaData, FailoverEventType
+from embedclient._client import AcknowledgeMode, Body, ConnectionMetaData, FailoverEventType
 from embedclient.agent import LocatorSettings, SessionMode
 from embedclient.errors import JMSException
-from embedclient.model import Destination, Queue, TemporaryQueue, TemporaryTopic, Topic
+from embedclient.model import Destination, JMSMessage, Queue, TemporaryQueue, TemporaryTopic, Topic
 
 from ._messaging import JMSProducer, MessageConsumer, QueueBrowser
 from ._portal import Portal
@@ -95,6 +95,41 @@ class Connection:
         return Session(self._portal, opened)
 
     session = create_session
+
+    def send(self, destination: Destination | str, message: Body) -> None:
+        """Send a message, from any number of tasks or threads at once.
+
+        The connection keeps up to eight sessions for this. Transactions, and sends with other than the default headers,
+        need a session and a producer.
+
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value, as in `MessageProducer.send`.
+
+        Raises: as `MessageProducer.send` and `create_session`.
+        """
+        self._portal.call(self._inner.send, destination, message)
+
+    def request(self, destination: Destination | str, message: Body, *, timeout: float | None = None) -> JMSMessage:
+        """Send a request and wait for the reply to it, from any number of tasks or threads at once.
+
+        `reply_to` of the message becomes a temporary queue of the connection. The service sends its reply there, with
+        the message id of the request, or its correlation id, as the correlation id of the reply. A reply that comes too
+        late is dropped.
+
+        Args:
+            destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            message: the message or value, as in `MessageProducer.send`.
+            timeout: seconds until the reply must be there; None waits without a limit.
+
+        Raises:
+            TimeoutError: no reply came in time.
+            TypeError: `timeout` is not a number.
+            ValueError: `timeout` is NaN.
+
+        Also the errors of `MessageProducer.send` and `create_session`.
+        """
+        return self._portal.message(self._portal.call(self._inner.request, destination, message, timeout=timeout))
 
     def start(self) -> None:
         """Start the delivery of messages to the consumers of all sessions.

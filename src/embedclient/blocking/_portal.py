@@ -7,6 +7,7 @@ client's classes.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Awaitable, Callable, Iterator
@@ -40,6 +41,19 @@ _ALIVE_CHECK_S = 1.0
 _SCOPED = (Connection, JMSContext)
 # True in the thread of a listener: an object that it closes must not wait for it.
 _listening: ContextVar[bool] = ContextVar("embedclient listening", default=False)
+
+
+def check_blocking() -> None:
+    """Raise IllegalStateException in a thread that runs an event loop: a blocking call would stop all of its tasks."""
+    if trio.lowlevel.in_trio_run():
+        loop, module = "trio", "embedclient"
+    elif asyncio._get_running_loop() is not None:
+        loop, module = "asyncio", "embedclient.asyncio"
+    else:
+        return
+    raise IllegalStateException(
+        f"this thread runs {loop}, which a call of embedclient.blocking would stop: use {module}, or call in a thread"
+    )
 
 
 class Job(Generic[T]):
@@ -213,7 +227,9 @@ class Portal:
 
         Raises:
             ResourceAllocationException: the system has no descriptors left for an event loop, or starts no thread.
+            IllegalStateException: this thread runs trio or asyncio.
         """
+        check_blocking()
         return cls(EventLoop.start(), Place.of_caller())
 
     def __del__(self) -> None:
@@ -274,7 +290,11 @@ class Portal:
         An exception that interrupts the waiting thread (KeyboardInterrupt) cancels the work, under the work's rules for
         cancellation. If the work succeeded nevertheless, its result is returned, because a message would otherwise be
         lost. This thread's next call then raises the exception.
+
+        Raises:
+            IllegalStateException: this thread runs trio or asyncio.
         """
+        check_blocking()
         self._raise_interrupt()
         job: Job[T] = Job(partial(work, *args, **kwargs))
         return self._finish(job, partial(self.submit, job))
