@@ -7,12 +7,13 @@ which events there are.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import cast
 
 from attrs import frozen
 
 from embedbroker.kernel import Kernel, Message, Queue, Selector, parse_condition_on
-from embedclient.model import Properties, PropertyValue
+from embedclient.model import PropertyValue
 
 __all__ = ["Interest", "may_select"]
 
@@ -34,10 +35,15 @@ class _Outline:
         return self.values[name]
 
 
-def may_select(filter: Selector, kind: PropertyValue, address: PropertyValue, distance: PropertyValue) -> bool:
+def may_select(filter: Selector, kind: str, address: str | None, distance: int | None) -> bool:
     """Return False if a filter refuses each notification of a kind, about an address, with a distance."""
+    return _may_select(filter.text, kind, address, distance)
+
+
+@lru_cache(_DECISIONS_MAX)
+def _may_select(filter: str, kind: str, address: str | None, distance: int | None) -> bool:
     outline = _Outline({_KIND: kind, _ADDRESS: address, _DISTANCE: distance})
-    return parse_condition_on(filter.text, _KNOWN).matches(cast(Message, outline))
+    return parse_condition_on(filter, _KNOWN).matches(cast(Message, outline))
 
 
 class Interest:
@@ -46,26 +52,29 @@ class Interest:
     def __init__(self, kernel: Kernel, address: str) -> None:
         self._resolution = kernel.address_manager.resolution
         self._address = address
-        self._decisions: dict[tuple[PropertyValue, ...], bool] = {}
+        self._decisions: dict[tuple[str, str | None, int | None], bool] = {}
 
     def forget(self, queue: Queue) -> None:
         """Decide anew if a queue that is added, removed or changed takes notifications."""
         if queue.definition.address == self._address:
             self._decisions.clear()
 
-    def includes(self, properties: Properties) -> bool:
-        """Return False if no queue takes a notification with these properties."""
-        known = (properties.get(_KIND), properties.get(_ADDRESS), properties.get(_DISTANCE))
+    def includes(self, kind: str, address: str | None, distance: int | None) -> bool:
+        """Return False if no queue takes a notification of a kind, about an address, with a distance.
+
+        The values are those of its properties: None stands for one without the property.
+        """
+        bound = self._resolution.find(self._address)
+        if bound is None or bound.others is not None:
+            # What is bound beside its own queues may change without an event of theirs.
+            return bound is not None
+        known = (kind, address, distance)
         decision = self._decisions.get(known)
-        address = self._resolution.find(self._address)
-        # What is bound beside its own queues may change without an event of theirs.
-        if address is None or address.others is not None:
-            return True
         if decision is None:
             if len(self._decisions) >= _DECISIONS_MAX:
                 self._decisions.clear()
-            filters = {queue.filter for queue in address.queues}
+            filters = {queue.filter for queue in bound.queues}
             decision = self._decisions[known] = len(filters) > _FILTERS_MAX or any(
-                filter is None or may_select(filter, *known) for filter in filters
+                filter is None or may_select(filter, kind, address, distance) for filter in filters
             )
         return decision

@@ -82,7 +82,7 @@ class Notifications(CommitObserver):
     def queue_added(self, queue: Queue) -> None:
         """Publish BINDING_ADDED."""
         self._interest.forget(queue)
-        if self._is_needed():
+        if self._is_needed("BINDING_ADDED", queue.definition.address, 0):
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_Type", _LOCAL_QUEUE, _INT)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
@@ -92,8 +92,9 @@ class Notifications(CommitObserver):
 
     def divert_added(self, divert: Divert) -> None:
         """Publish BINDING_ADDED. The removal and changes of a divert are not published, as in Artemis."""
-        if self._is_needed():
-            made, properties = divert.definition, Properties()
+        made = divert.definition
+        if self._is_needed("BINDING_ADDED", made.address, 0):
+            properties = Properties()
             properties.set("_AMQ_Address", made.address, _STRING)
             properties.set("_AMQ_ClusterName", made.name, _STRING)
             properties.set("_AMQ_RoutingName", made.routing_name, _STRING)
@@ -107,7 +108,7 @@ class Notifications(CommitObserver):
     def queue_updated(self, queue: Queue) -> None:
         """Publish BINDING_UPDATED: the filter of a queue changed."""
         self._interest.forget(queue)
-        if self._is_needed():
+        if self._is_needed("BINDING_UPDATED", queue.definition.address, 0):
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.pop("_AMQ_RoutingName")
             if queue.definition.filter:
@@ -117,7 +118,7 @@ class Notifications(CommitObserver):
     def queue_removed(self, queue: Queue) -> None:
         """Publish BINDING_REMOVED."""
         self._interest.forget(queue)
-        if self._is_needed():
+        if self._is_needed("BINDING_REMOVED", queue.definition.address, 0):
             properties = binding_properties(queue.definition, self._publisher.node_id)
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
             set_text(properties, "_AMQ_FilterString", queue.definition.filter)
@@ -127,7 +128,7 @@ class Notifications(CommitObserver):
 
     def remote_binding_added(self, binding: RemoteBinding, binding_id: int) -> None:
         """Publish BINDING_ADDED with the distance of the other broker."""
-        if self._is_needed():
+        if self._is_needed("BINDING_ADDED", binding.address, binding.distance):
             properties = remote_binding_properties(binding)
             properties.set("_AMQ_Binding_Type", _REMOTE_QUEUE, _INT)
             properties.set("_AMQ_Binding_ID", binding_id, _LONG)
@@ -137,7 +138,7 @@ class Notifications(CommitObserver):
 
     def remote_binding_updated(self, binding: RemoteBinding) -> None:
         """Publish BINDING_UPDATED."""
-        if self._is_needed():
+        if self._is_needed("BINDING_UPDATED", binding.address, binding.distance):
             properties = remote_binding_properties(binding)
             properties.pop("_AMQ_RoutingName")
             if binding.filter is not None:
@@ -146,7 +147,7 @@ class Notifications(CommitObserver):
 
     def remote_binding_removed(self, binding: RemoteBinding, binding_id: int) -> None:
         """Publish BINDING_REMOVED."""
-        if self._is_needed():
+        if self._is_needed("BINDING_REMOVED", binding.address, binding.distance):
             properties = remote_binding_properties(binding)
             properties.set("_AMQ_Binding_ID", binding_id, _LONG)
             set_text(properties, "_AMQ_FilterString", binding.filter.text if binding.filter is not None else None)
@@ -154,14 +155,14 @@ class Notifications(CommitObserver):
 
     def remote_consumer_added(self, binding: RemoteBinding, address: str, filter: str | None, count: int) -> None:
         """Publish CONSUMER_CREATED."""
-        if self._is_needed():
+        if self._is_needed("CONSUMER_CREATED", address, binding.distance):
             properties = remote_binding_properties(binding)
             properties.set("_AMQ_Address", address, _STRING)
             self._publish_remote_consumer("CONSUMER_CREATED", properties, filter, count)
 
     def remote_consumer_removed(self, binding: RemoteBinding, filter: str | None, count: int) -> None:
         """Publish CONSUMER_CLOSED."""
-        if self._is_needed():
+        if self._is_needed("CONSUMER_CLOSED", binding.address, binding.distance):
             # Artemis counts the consumer that ends.
             self._publish_remote_consumer("CONSUMER_CLOSED", remote_binding_properties(binding), filter, count + 1)
 
@@ -175,7 +176,7 @@ class Notifications(CommitObserver):
         self, connection: str | None, peer: str | None, client_id: str | None, protocol: str | None, distance: int
     ) -> None:
         """Publish SESSION_CREATED."""
-        if self._is_wanted:
+        if self._is_wanted and self._interest.includes("SESSION_CREATED", None, distance):
             properties = Properties()
             set_text(properties, "_AMQ_ConnectionName", connection)
             set_text(properties, "_AMQ_RemoteAddress", peer)
@@ -223,10 +224,12 @@ class Notifications(CommitObserver):
     def consumer_added(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CREATED; browsers are not published, as in Artemis."""
         session = consumer.owner
-        if is_published(consumer) and session is not None and session.connection is not None and self._is_needed():
+        if not is_published(consumer) or session is None or session.connection is None:
+            return
+        address = consumer.queue.definition.address if consumer.fqqn is None else consumer.fqqn
+        if self._is_needed("CONSUMER_CREATED", address, 0):
             properties = self._of_consumer(consumer, session)
-            if consumer.fqqn is not None:
-                properties.set("_AMQ_Address", consumer.fqqn, _STRING)
+            properties.set("_AMQ_Address", address, _STRING)
             set_text(properties, "_AMQ_ValidatedUser", session.validated_user)
             properties.set("_AMQ_CertSubjectDN", session.connection.certificate_subject or _NO_SUBJECT, _STRING)
             if consumer.filter_text:
@@ -236,7 +239,9 @@ class Notifications(CommitObserver):
     def consumer_removed(self, consumer: Consumer) -> None:
         """Publish CONSUMER_CLOSED."""
         session = consumer.owner
-        if is_published(consumer) and session is not None and session.connection is not None and self._is_needed():
+        if not is_published(consumer) or session is None or session.connection is None:
+            return
+        if self._is_needed("CONSUMER_CLOSED", consumer.queue.definition.address, 0):
             properties = self._of_consumer(consumer, session)
             set_text(properties, "_AMQ_FilterString", consumer.filter_text)
             self._publish("CONSUMER_CLOSED", properties)
@@ -255,6 +260,11 @@ class Notifications(CommitObserver):
         connection = session.connection
         if connection is None or not self._is_wanted:
             return
+        # Without a distance, no member of the cluster selects it: sessions of bridges are of no interest elsewhere, and
+        # each of them would reach all members.
+        distance = 0 if session.user != self._kernel.config.cluster_user else None
+        if not self._interest.includes(kind, self._address, distance):
+            return
         properties = Properties()
         properties.set("_AMQ_ConnectionName", connection.connection_id, _STRING)
         set_text(properties, "_AMQ_User", session.user)
@@ -262,10 +272,8 @@ class Notifications(CommitObserver):
         set_text(properties, "_AMQ_Client_ID", connection.client_id)
         properties.set("_AMQ_Protocol_Name", connection.protocol, _STRING)
         properties.set("_AMQ_Address", self._address, _STRING)
-        # Without a distance, no member of the cluster selects it: sessions of bridges are of no interest elsewhere, and
-        # each of them would reach all members.
-        if session.user != self._kernel.config.cluster_user:
-            properties.set("_AMQ_Distance", 0, _INT)
+        if distance is not None:
+            properties.set("_AMQ_Distance", distance, _INT)
         self._publish(kind, properties)
 
     # -- security ------------------------------------------------------------------------------------------------
@@ -327,7 +335,7 @@ class Notifications(CommitObserver):
     def publish_group_notice(self, notice: GroupNotice) -> None:
         """Publish PROPOSAL, PROPOSAL_RESPONSE or UNPROPOSAL."""
         handler = self._kernel.config.grouping_handler
-        if handler is not None and self._is_needed():
+        if handler is not None and self._is_needed(notice.kind.value, handler.address, notice.distance):
             properties = Properties()
             properties.set("_JBM_ProposalGroupId", notice.key, _STRING)
             properties.set("_JBM_ProposalValue", notice.queue, _STRING)
@@ -346,8 +354,8 @@ class Notifications(CommitObserver):
         kernel = self._kernel
         return kernel.memory.used_bytes < kernel.memory.limit_bytes and kernel.router.reaches_queues(self._address)
 
-    def _is_needed(self) -> bool:
-        """Return True if a queue is bound to the notification address, and the broker or half of its margin has room.
+    def _is_needed(self, kind: str, address: str, distance: int) -> bool:
+        """Return True if a queue may take such a notification, and the broker or half of its margin has room.
 
         The other half is for answers of management, without which no client can make room.
 
@@ -355,7 +363,7 @@ class Notifications(CommitObserver):
         one that is dropped gets a line of the log, until the broker is no longer full.
         """
         kernel, memory = self._kernel, self._kernel.memory
-        if not kernel.router.reaches_queues(self._address):
+        if not self._interest.includes(kind, address, distance):
             return False
         if memory.used_bytes < memory.limit_bytes:
             self._drops = False
@@ -386,8 +394,6 @@ class Notifications(CommitObserver):
     def _publish(self, kind: str, properties: Properties) -> None:
         now_ms = self._kernel.now_ms
         properties.set("_AMQ_NotifType", kind, _STRING)
-        if not self._interest.includes(properties):
-            return
         properties.set("_AMQ_NotifTimestamp", now_ms, _LONG)
         self._publisher.publish(properties, now_ms)
 

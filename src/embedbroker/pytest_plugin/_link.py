@@ -219,7 +219,8 @@ class _Flow:
             self._last_due = max(self._last_due, self._link.arrival(self.way))
             self._pieces.append((self._last_due, data))
             self.size_bytes += len(data)
-            self.readers.unpark_all()
+            if self.readers:
+                self.readers.unpark_all()
 
     async def take(self, max_bytes: int) -> bytes:
         # A read that parks lets others run by that alone: most do, and a pass of the scheduler more would cost as much.
@@ -259,7 +260,8 @@ class _Flow:
             wanted -= len(piece)
         data = b"".join(parts)
         self.size_bytes -= len(data)
-        self.writers.unpark_all()
+        if self.writers:
+            self.writers.unpark_all()
         return data
 
     def end(self) -> None:
