@@ -22,11 +22,12 @@ from embedclient.wire.core import (
     Record,
     decode_packet,
     enclosed_in,
+    encode_packet,
 )
 
 from ._announcement import packet_for
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL
-from ._topology import Change, Listener, Topology
+from ._topology import Change, Listener, Member, MemberDown, Topology
 
 __all__ = ["Handler", "InboundObserver", "InboundPeer", "InboundPeers"]
 
@@ -94,6 +95,8 @@ class InboundPeers:
         self._on_announce = on_announce
         self._log = log
         self._inbound_peers: dict[Peer, InboundPeer] = {}
+        # By node id: the member as it was sent last, and its frames by version and whether it was the last one.
+        self._frames: dict[str, tuple[Member, dict[tuple[int, bool], bytes]]] = {}
 
     def subscribe(self, peer: Peer) -> None:
         """Send every member to a peer now, and every change while its connection lasts."""
@@ -102,10 +105,25 @@ class InboundPeers:
             self._topology.forget(inbound.listener)
 
         def send_change(change: Change) -> None:
-            peer.send(packet_for(change, peer.version, self._version), PING_CHANNEL)
+            peer.write_pieces((self._frame(change, peer.version),))
 
         inbound.listener = send_change
         self._topology.listen(send_change)
+
+    def _frame(self, change: Change, version: int) -> bytes:
+        """Return the frame of a change. That of a member is encoded once for all subscribers, which are as many."""
+        if isinstance(change, MemberDown):
+            self._frames.pop(change.node_id, None)
+            return encode_packet(packet_for(change, version, self._version), PING_CHANNEL, version)
+        member = change.member
+        known = self._frames.get(member.node_id)
+        if known is None or known[0] is not member:
+            known = self._frames[member.node_id] = (member, {})
+        frame = known[1].get((version, change.last))
+        if frame is None:
+            packet = packet_for(change, version, self._version)
+            frame = known[1][version, change.last] = encode_packet(packet, PING_CHANNEL, version)
+        return frame
 
     def on_frame(
         self, peer: Peer, channel_id: int, packet_type: int, buffer: bytes | bytearray, start: int, end: int

@@ -6,6 +6,7 @@ version rules that hold for a type as a whole. Does not depend on bodies.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import error as StructError
 from typing import Final
 
@@ -21,6 +22,10 @@ _XA: Final = frozenset((39, *range(51, 67)))
 _CLUSTER: Final = frozenset((111, 115, 116, 125, 126, 127, -1, -2, -3, -6))
 _FEDERATION: Final = frozenset((-16,))
 _REPLICATION: Final = frozenset(range(-109, -99))
+
+_TOPOLOGY: Final = -17  # CLUSTER_TOPOLOGY_V4, that of all brokers of today
+# Frames of members: those of a large cluster, each shorter than this with names of usual length.
+_TOPOLOGIES_MAX, _TOPOLOGY_BYTES_MAX = 1024, 1024
 
 _classes: dict[int, type[Packet]] = {}
 
@@ -48,6 +53,12 @@ def _load(packet_type: int) -> type[Packet]:
         raise RemoteProtocolError(f"unknown packet type {packet_type}") from None
 
 
+@lru_cache(_TOPOLOGIES_MAX)
+def _topology_packet(body: bytes, packet_class: type[Packet], version: int) -> Packet:
+    """Decode a member of a cluster once. All brokers announce it to each other, on as many connections."""
+    return packet_class.read_body(Reader(body), version)
+
+
 def decode_packet(buffer: bytes | bytearray, start: int, end: int, version: int, from_client: bool) -> Packet:
     """Decode the frame ``buffer[start:end]``, its length field included.
 
@@ -68,6 +79,8 @@ def decode_packet(buffer: bytes | bytearray, start: int, end: int, version: int,
     plan = packet_class._plans.get(version) or packet_class.plan(version)
     fixed = plan.fixed
     if fixed is None:
+        if packet_type == _TOPOLOGY and end - body <= _TOPOLOGY_BYTES_MAX:
+            return _topology_packet(bytes(buffer[body:end]), packet_class, version)
         return packet_class.read_body(Reader(buffer, body, end), version)
     if end - body < fixed.size:
         raise RemoteProtocolError(f"a body of {end - body} bytes is too short for {packet_class.__name__}")
