@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from ._async_fixtures import AsyncFixtures
     from ._bench import Bench, LeftBehind, Surface
     from ._bindings import BindingState
     from ._blocking import (
-        BenchThread,
         BlockingBroker,
         BlockingClock,
         BlockingCluster,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ._faults import FaultPlan
     from ._link import Link
     from ._pair import BrokerPair
+    from ._thread import BenchThread
     from ._waiting import WaitTimeout
 
 __all__ = [
@@ -68,6 +69,9 @@ _VIRTUAL_TIMEOUT_S = 600.0
 _REAL_TIMEOUT_S = 60.0
 _BENCH = pytest.StashKey["Bench"]()
 _THREAD = pytest.StashKey["BenchThread"]()
+_ASYNC_FIXTURES = pytest.StashKey["AsyncFixtures"]()
+#: The fixtures of async tests: the tests that use one of them are this plugin's.
+_OWN = frozenset({"embedded_broker", "broker_factory", "broker_pair", "broker_cluster", "fault_plan", "broker_clock"})
 
 
 __getattr__ = lazy_names(
@@ -118,6 +122,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks by which a test with our fixtures requests an event loop; called by pytest."""
+    config.addinivalue_line("markers", "asyncio: run the test in asyncio")
+    config.addinivalue_line("markers", "trio: run the test in trio")
+
+
 def _seed(item: pytest.Item) -> int:
     given = item.config.getoption("--embedbroker-seed")
     if given == "random":
@@ -154,12 +164,16 @@ def bench_of(request: pytest.FixtureRequest, otherwise: Surface | None = None) -
     item = request.node
     if _BENCH not in item.stash:
         _refuse_other_tests(request)
-        _refuse_other_loops(request)
         from ._bench import Surface
+        from ._runner import claim, runner_of
 
-        bench = item.stash[_BENCH] = _make_bench(request, otherwise or Surface.VIRTUAL)
-        if item.get_closest_marker("trio") is None:
-            _claim(item, bench)
+        runner = runner_of(item)
+        if runner.loop == "asyncio":
+            bench = _make_asyncio_bench(request)
+        else:
+            bench = _make_bench(request, otherwise or Surface.VIRTUAL)
+        item.stash[_BENCH] = bench
+        claim(item, bench, runner, _async_fixtures_of(item))
     found: Bench = item.stash[_BENCH]
     return found
 
@@ -184,51 +198,21 @@ def _is_of_unittest(request: pytest.FixtureRequest) -> bool:
     return request.cls is not None and issubclass(request.cls, TestCase)
 
 
-def _refuse_other_loops(request: pytest.FixtureRequest) -> None:
-    """Fail for a mark that requests asyncio. A plugin that takes every async test for its own is no reason to fail."""
-    item = request.node
-    parents = [*getattr(item.function, "pytestmark", []), *item.parent.iter_markers()]
-    marks = {mark.name for mark in parents}
-    wants = "asyncio" if "asyncio" in marks else None
-    # Where anyio takes every async test, each has a backend that it did not request.
-    wants_anyio = "anyio" in marks or "anyio_backend" in inspect.signature(item.function).parameters
-    if wants_anyio and "anyio_backend" in item.fixturenames:
-        backend = request.getfixturevalue("anyio_backend")
-        name = backend if isinstance(backend, str) else backend[0]
-        wants = name if name != "trio" else wants
-    if wants is not None:
-        pytest.fail(
-            f"{request.fixturename} runs its test in trio, and this one is marked to run in {wants}: "
-            f"remove the mark, or make it a plain test with {request.fixturename}_blocking",
-            pytrace=False,
-        )
+def _async_fixtures_of(item: pytest.Item) -> AsyncFixtures:
+    from ._async_fixtures import AsyncFixtures
+
+    return item.stash.setdefault(_ASYNC_FIXTURES, AsyncFixtures())
 
 
-def _claim(item: pytest.Function, bench: Bench) -> None:
-    """Make an async test run on its bench, whatever other plugin takes async tests and however it does it."""
+def _make_asyncio_bench(request: pytest.FixtureRequest) -> Bench:
+    """Return the bench of a test in asyncio, which runs in another thread."""
+    from ._bench import Surface
+    from ._thread import BenchThread
 
-    def runtest() -> None:
-        test = item.obj
-
-        def plain(**fixtures: Any) -> None:
-            import trio.abc
-
-            from ._run import run_test
-
-            clocks = [value for value in item.funcargs.values() if isinstance(value, trio.abc.Clock)]
-            if len(clocks) > 1:
-                raise pytest.UsageError("a test has one clock")
-            run_test(bench, lambda: test(**fixtures), clock=clocks[0] if clocks else None)
-
-        item.obj = plain
-        try:
-            pytest.Function.runtest(item)
-        finally:
-            item.obj = test
-
-    # In automatic mode pytest-asyncio has put its mark on the test, and would warn of a test that is not async.
-    item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "asyncio"]
-    vars(item)["runtest"] = runtest
+    thread = request.node.stash[_THREAD] = BenchThread(_make_bench(request, Surface.SOCKETS), carries=True)
+    thread.open()
+    request.addfinalizer(thread.close)
+    return thread.bench
 
 
 def _make_bench(request: pytest.FixtureRequest, otherwise: Surface) -> Bench:
@@ -261,7 +245,10 @@ def embedded_broker(request: pytest.FixtureRequest) -> ManagedBroker:
     """A broker, which runs when the test begins. It keeps durable messages over `crash` and `restart`."""
     url = request.config.getoption("--broker-url")
     bench = bench_of(request)
-    return bench.foreign(url) if url is not None else bench.broker("broker", {}, starts=True)
+    broker = bench.foreign(url) if url is not None else bench.broker("broker", {}, starts=bench.carrier is None)
+    if bench.carrier is not None:
+        bench.carrier.call(broker.start)
+    return broker
 
 
 @pytest.fixture
@@ -283,7 +270,11 @@ def broker_factory(request: pytest.FixtureRequest) -> Callable[..., ManagedBroke
 def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
     """A live broker and its backup, which run when the test begins; the test runs once for each kind of pair."""
     _only_own(request)
-    return bench_of(request).pair(request.param)
+    bench = bench_of(request)
+    pair = bench.pair(request.param)
+    if bench.carrier is not None:
+        bench.carrier.call(pair.start)
+    return pair
 
 
 @pytest.fixture
@@ -346,9 +337,9 @@ def _bench_thread(request: pytest.FixtureRequest) -> Generator[BenchThread, None
     if inspect.iscoroutinefunction(inspect.unwrap(request.node.obj)):
         pytest.fail("fixtures that end with _blocking are for plain tests, which are no 'async def'", pytrace=False)
     from ._bench import Surface
-    from ._blocking import BenchThread
+    from ._thread import BenchThread
 
-    thread = BenchThread(_make_bench(request, Surface.SOCKETS))
+    thread = BenchThread(_make_bench(request, Surface.SOCKETS), carries=False)
     request.node.stash[_THREAD] = thread
     thread.open()
     yield thread
@@ -420,7 +411,9 @@ def fault_plan_blocking(request: pytest.FixtureRequest, _bench_thread: BenchThre
 @pytest.fixture
 def broker_clock_blocking(_bench_thread: BenchThread) -> BlockingClock:
     """`broker_clock` for plain tests: real time."""
-    return _bench_thread.clock
+    from ._blocking import BlockingClock
+
+    return BlockingClock(_bench_thread.begun_at)
 
 
 # -- running -------------------------------------------------------------------------------------------------------
@@ -429,7 +422,7 @@ def broker_clock_blocking(_bench_thread: BenchThread) -> BlockingClock:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Make pytest-trio, where it runs a test, run it on our bench and our clock. Fixtures must not wait for ever."""
-    if item.get_closest_marker("trio") is not None:
+    if item.get_closest_marker("trio") is not None and _has_pytest_trio(item.config):
 
         def run(test: Callable[[], Any], **options: Any) -> Any:
             bench = item.stash.get(_BENCH, None)
@@ -444,6 +437,72 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
         item.add_marker(pytest.mark.trio(run=run), append=False)
     with _in_time(item):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Let the async fixtures of a test that this plugin runs wait for the event loop of the test."""
+    if fixturedef.scope != "function" or not _waits_for_loop(fixturedef, request):
+        with _plugin_of_test(fixturedef, request):
+            return (yield)
+    function = fixturedef.func
+    # Neither other plugins nor pytest take this one for an async one.
+    vars(fixturedef)["func"] = _async_fixtures_of(request._pyfuncitem).deferred(fixturedef.argname, function)
+    try:
+        return (yield)
+    finally:
+        vars(fixturedef)["func"] = function
+
+
+def _is_async(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _is_own(item: pytest.Function) -> bool:
+    """Return True for an async test that uses one of the fixtures."""
+    return bool(_OWN & set(item.fixturenames)) and inspect.iscoroutinefunction(inspect.unwrap(item.obj))
+
+
+@contextmanager
+def _plugin_of_test(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Generator[None, None, None]:
+    """Let the plugin that runs a test run its async fixture. Otherwise pytest-asyncio takes all of them in one mode."""
+    options = request.config.option
+    before = getattr(options, "asyncio_mode", None)
+    if fixturedef.scope == "function" and _is_async(fixturedef.func) and _is_own(request._pyfuncitem):
+        from ._runner import runner_of
+
+        plugin = runner_of(request._pyfuncitem).plugin
+        options.asyncio_mode = "auto" if plugin == "asyncio" else "strict"
+    try:
+        yield
+    finally:
+        if hasattr(options, "asyncio_mode"):
+            options.asyncio_mode = before
+
+
+def _waits_for_loop(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> bool:
+    """Return True for an async fixture of a test that this plugin runs, and for a fixture on top of one."""
+    item = request._pyfuncitem
+    function = fixturedef.func
+    if _is_async(function):
+        if not _is_own(item):
+            return False
+        from ._runner import runner_of
+
+        return runner_of(item).plugin is None and not hasattr(function, "_force_asyncio_fixture")
+    if _ASYNC_FIXTURES not in item.stash:
+        return False
+    from ._async_fixtures import Later
+
+    return any(isinstance(request.getfixturevalue(name), Later) for name in fixturedef.argnames if name != "request")
+
+
+def _has_pytest_trio(config: pytest.Config) -> bool:
+    from ._plugins import has_plugin
+
+    return has_plugin(config, "trio")
 
 
 @contextmanager
@@ -503,4 +562,6 @@ def _forget(item: pytest.Item) -> None:
         del item.stash[_BENCH]
     if _THREAD in item.stash:
         del item.stash[_THREAD]
+    if _ASYNC_FIXTURES in item.stash:
+        del item.stash[_ASYNC_FIXTURES]
     vars(item).pop("runtest", None)

@@ -27,6 +27,7 @@ from embedclient.errors import IllegalStateException
 
 from ._arguments import check_broker
 from ._broker import ManagedBroker
+from ._carrier import Carrier
 from ._clock import BrokerClock
 from ._disk import DiskSwitch
 from ._faults import FaultPlan
@@ -145,6 +146,8 @@ class Bench:
         #: True if another thread ends a test that takes longer: a test in another thread cannot be cancelled from here.
         self.is_watched = False
         self.random = Random(seed)
+        #: The way here for a test in asyncio; None for a test in trio, or a plain one.
+        self.carrier: Carrier | None = None
         self.waiting = Waiting()
         self.trace = Trace()
         self.clock = BrokerClock(is_virtual=surface is Surface.VIRTUAL)
@@ -178,7 +181,7 @@ class Bench:
 
     def foreign(self, url: str) -> ManagedBroker:
         """Return the broker at a URL, as far as it can stand in for one of ours."""
-        return cast(ManagedBroker, ForeignBroker(url))
+        return cast(ManagedBroker, ForeignBroker(url, self.carrier))
 
     def pair(self, kind: str) -> BrokerPair:
         """Return a live broker and its backup, which run when the test's body begins."""
@@ -298,9 +301,9 @@ class Bench:
         if self.surface is Surface.REAL:
             directory = self._make_directory()
             files = FileDisk(directory)
-            store = Store(DiskSwitch(name, files, self.note, files), directory)
+            store = Store(DiskSwitch(name, files, self.note, files, self.carrier), directory)
         else:
-            store = Store(DiskSwitch(name, SimulatedDisk(), self.note), None)
+            store = Store(DiskSwitch(name, SimulatedDisk(), self.note, carrier=self.carrier), None)
         self._stores.append(store)
         return store
 
@@ -371,9 +374,9 @@ class Bench:
         if self.surface is Surface.VIRTUAL:
             self._fabric = MemoryFabric(self.note)
         elif self.surface is not Surface.FOREIGN:
-            self._fabric = TcpFabric(nursery, self.note)
+            self._fabric = TcpFabric(nursery, self.note, self.carrier)
         self.trace.begin()
-        self.clock.begin()
+        self.clock.begin(is_elsewhere=self.carrier is not None)
 
     async def _run_body(self, body: Callable[[], Awaitable[None]]) -> None:
         where: TracebackType | None = None

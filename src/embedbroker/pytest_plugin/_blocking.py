@@ -1,132 +1,35 @@
 """The fixtures for plain tests: the same brokers, in a thread with its own trio run, with methods that block.
 
-Responsible for the thread and for carrying calls into it. Refuses to add behaviour. Blocking clients run in real time
-and in their own threads, so these brokers are reached over sockets.
+Responsible for the same names as those of the fixtures for async tests. Refuses to add behaviour.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
-import outcome
 import pytest
 import trio
 
 from embedbroker import Role
 from embedclient import Message, Queue
 from embedclient.blocking import ConnectionFactory, MessageConsumer, Session
-from embedclient.errors import IllegalStateException
 
-from ._bench import Bench
 from ._bindings import BindingState
 from ._broker import ManagedBroker
 from ._cluster import BrokerCluster
-from ._deadline import Deadline, can_interrupt
 from ._disk import DiskSwitch
 from ._faults import FaultPlan, check_fault
 from ._link import Direction, Link
 from ._pair import BrokerPair
 from ._queues import QueueState
+from ._thread import BenchThread
 
-__all__ = ["BenchThread", "BlockingBroker", "BlockingClock", "BlockingCluster", "BlockingFaultPlan", "BlockingPair"]
-
-T = TypeVar("T")
-
-
-class BenchThread:
-    """Run a bench while a plain test uses it."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.clock = BlockingClock()
-        #: Of the part of the test that runs: its set-up, itself, or its tear-down.
-        self._deadline: Deadline | None = None
-        self._begun = threading.Event()
-        self._token: trio.lowlevel.TrioToken | None = None
-        self._leave: trio.Event | None = None
-        self._result: outcome.Outcome[None] | None = None
-        self._thread = threading.Thread(target=self._run, name="embedbroker test", daemon=True)
-
-    def open(self) -> None:
-        """Start the thread, and return when the bench can be used. The deadline counts from here."""
-        self.bench.is_watched = can_interrupt()
-        self.begin_deadline()
-        self._thread.start()
-        self._begun.wait()
-        if self._token is None:
-            self.close()
-
-    def close(self) -> None:
-        """End the bench, and raise the exception with which it ended, if any."""
-        if self._token is not None and self._leave is not None and self._result is None:
-            try:
-                self._token.run_sync_soon(self._leave.set)
-            except trio.RunFinishedError:
-                pass  # it ended by itself
-        self._thread.join()
-        assert self._result is not None
-        self._result.unwrap()
-
-    def begin_deadline(self) -> None:
-        """Start the deadline of this part of the test, for waits that do not end with the brokers."""
-        if self.bench.is_watched:
-            self._deadline = Deadline(self.bench.timeout_s, self.bench.overdue)
-            self._deadline.begin()
-
-    def end_deadline(self) -> None:
-        """End the deadline: this part of the test is over."""
-        deadline, self._deadline = self._deadline, None
-        if deadline is not None:
-            deadline.end()
-
-    def call(self, function: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-        """Run an async function in the thread."""
-        __tracebackhide__ = True
-        return self._carried(partial(trio.from_thread.run, partial(function, *args, **kwargs)))
-
-    def call_now(self, function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Run a function that does not wait in the thread."""
-        __tracebackhide__ = True
-        return self._carried(partial(trio.from_thread.run_sync, partial(function, *args, **kwargs)))
-
-    def failed(self) -> None:
-        """Make the report of a failed test while its brokers still run, and drop the proof that nothing is left."""
-        self.bench.must_prove = False
-        try:
-            self.bench.report = self.call(self.bench.describe_now)
-        except IllegalStateException as error:
-            self.bench.report = self.bench.report or str(error)
-
-    def _carried(self, call: Callable[..., T]) -> T:
-        __tracebackhide__ = True
-        if self._token is None or not self._thread.is_alive():
-            raise self._ended()
-        try:
-            return call(trio_token=self._token)
-        except (trio.RunFinishedError, trio.Cancelled):
-            self._thread.join()
-            raise self._ended() from None
-
-    def _ended(self) -> IllegalStateException:
-        """Return the error for a call after the end, with the reason if there is one."""
-        reason = f": {self._result.error!r}" if isinstance(self._result, outcome.Error) else ""
-        return IllegalStateException(f"the brokers of this test have ended{reason}")
-
-    def _run(self) -> None:
-        self._result = outcome.capture(trio.run, self.bench.run, self._stay)
-        self._begun.set()
-
-    async def _stay(self) -> None:
-        self._leave = trio.Event()
-        self._token = trio.lowlevel.current_trio_token()
-        self._begun.set()
-        await self._leave.wait()
+__all__ = ["BlockingBroker", "BlockingClock", "BlockingCluster", "BlockingFaultPlan", "BlockingPair"]
 
 
 class BlockingLink:
@@ -503,11 +406,14 @@ class BlockingFaultPlan:
 
 
 class BlockingClock:
-    """`BrokerClock` for plain tests: real time, which cannot be advanced."""
+    """`BrokerClock` for plain tests: real time, which cannot be advanced.
 
-    def __init__(self) -> None:
+    Made by the fixture `broker_clock_blocking`.
+    """
+
+    def __init__(self, begun_at: float) -> None:
         self.is_virtual = False
-        self._begun = time.monotonic()
+        self._begun = begun_at
 
     @property
     def seconds(self) -> float:

@@ -18,6 +18,7 @@ from embedclient import Message
 from embedclient.errors import IllegalStateException
 
 from ._arguments import check_count, check_queue, check_roles, check_seconds
+from ._carrier import carried, carried_now
 from ._disk import DiskSwitch
 from ._following import Following
 from ._link import Link
@@ -41,6 +42,7 @@ class ManagedBroker:
     def __init__(self, name: str, around: Around, place: Callable[[], Awaitable[Surroundings]]) -> None:
         self.name = name
         self._around = around
+        self._carrier = around.carrier
         self._place = place
         self._following = Following(name, around)
         self._broker: EmbeddedBroker | None = None
@@ -94,6 +96,7 @@ class ManagedBroker:
         """True if it serves clients."""
         return self._following.role is Role.LIVE
 
+    @carried_now
     def queues(self) -> list[QueueState]:
         """Return the states of its queues at this moment.
 
@@ -105,6 +108,7 @@ class ManagedBroker:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
+    @carried
     async def start(self) -> Self:
         """Start it, the first time or again, and return it when it serves or, as a backup, waits.
 
@@ -126,6 +130,7 @@ class ManagedBroker:
             raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
         return self
 
+    @carried
     async def stop(self, *, failover: bool = False) -> None:
         """Stop it in an orderly way: clients are notified.
 
@@ -146,6 +151,7 @@ class ManagedBroker:
             )
             raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
 
+    @carried
     async def scale_down(self, to: ManagedBroker | str | None = None) -> int:
         """Let it move everything to another broker, and stop; return the number of messages that moved.
 
@@ -160,6 +166,7 @@ class ManagedBroker:
         self._following.ended = "was stopped"
         return moved
 
+    @carried
     async def crash(self, *, torn: bool = False) -> None:
         """End it at once: no client is notified, and what its disk had not synced is lost.
 
@@ -175,6 +182,7 @@ class ManagedBroker:
         self._following.torn = self._around.random if torn else None
         await self.broker.crash()
 
+    @carried
     async def restart(self, *, in_sync: bool = False) -> Self:
         """Start it again. If it runs, it is stopped in an orderly way before.
 
@@ -245,6 +253,7 @@ class ManagedBroker:
 
     # -- waits and assertions ------------------------------------------------------------------------------------
 
+    @carried
     async def wait_for_role(self, *roles: Role, timeout: float | None = None) -> None:
         """Wait until it has one of ``roles``.
 
@@ -268,6 +277,7 @@ class ManagedBroker:
 
         await self._around.waiting.until(holds, timeout, f"broker {self.name!r} {wanted}", self._describe)
 
+    @carried
     async def wait_in_sync(self, timeout: float | None = None) -> None:
         """Wait until it has a replicating backup that has all it confirmed, or is such a backup.
 
@@ -292,6 +302,7 @@ class ManagedBroker:
     def _is_in_sync(self) -> bool:
         return not self._following.placed().replicates or self.broker.is_in_sync
 
+    @carried
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
     ) -> None:
@@ -318,6 +329,7 @@ class ManagedBroker:
 
         await self._around.waiting.until(holds, timeout, f"broker {self.name!r}: {wanted}", self.dump)
 
+    @carried
     async def assert_message(
         self, queue: str, body: object = ..., *, timeout: float | None = None, **properties: object
     ) -> Message:
@@ -349,6 +361,7 @@ class ManagedBroker:
                 if matches(message, body, properties):
                     return message
 
+    @carried
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message, in delivery or waiting.
 
@@ -361,6 +374,7 @@ class ManagedBroker:
         __tracebackhide__ = True
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 
+    @carried
     async def messages(self, queue: str) -> list[Message]:
         """Return the messages that wait in a queue, without taking them.
 
@@ -377,6 +391,7 @@ class ManagedBroker:
             return []
         return await browse(self._following.placed().port.console_url, found.destination, _BROWSED_MAX)
 
+    @carried_now
     def assert_nothing_lost(self) -> None:
         """Check that every message that was safe was settled, or is in its queue.
 
@@ -390,6 +405,7 @@ class ManagedBroker:
         if lost:
             raise AssertionError(f"lost: {', '.join(lost)}\n{self._following.placed().ledger.summary()}")
 
+    @carried
     async def dump(self) -> str:
         """Return all queues with their messages, in words."""
         if not self.is_live:

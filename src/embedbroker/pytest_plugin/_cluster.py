@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import combinations
-from typing import Self
+from typing import Self, cast
 
 from embedbroker import Role
 from embedclient import ConnectionFactory, MessageConsumer, Queue, Session
@@ -18,6 +18,7 @@ from embedclient.errors import IllegalStateException
 from ._arguments import check_groups, check_node, check_queue
 from ._bindings import BindingState, bindings_in
 from ._broker import ManagedBroker, sums_of, wanted_of
+from ._carrier import carried, carried_now
 from ._link import Link
 from ._pair import FAILOVER_OPTIONS, BrokerPair
 from ._surroundings import Around
@@ -69,6 +70,7 @@ class BrokerCluster:
         #: The nodes to which each connects, by index.
         self._targets = targets
         self._around = around
+        self._carrier = around.carrier
         self._between = between
         for broker in self.brokers:
             broker._company = self.brokers
@@ -96,6 +98,7 @@ class BrokerCluster:
         urls = ",".join(broker.url for broker in self.brokers)
         return f"({urls})?{FAILOVER_OPTIONS}" if self.pairs or self._is_colocated else f"({urls})"
 
+    @carried_now
     def link(self, one: int, other: int) -> Link:
         """Return the link between two nodes; of pairs that between the primaries.
 
@@ -126,6 +129,7 @@ class BrokerCluster:
         check_node(node, len(self.nodes))
         return next((broker for broker in self._members[node] if broker.is_live), None)
 
+    @carried_now
     def bindings(self, queue: str) -> list[list[BindingState]]:
         """Return the bindings of a queue on each node at this moment: its local one first, then remote ones.
 
@@ -158,6 +162,7 @@ class BrokerCluster:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
+    @carried
     async def start(self) -> Self:
         """Start the brokers that do not run, one after the other, and return the cluster when it has formed.
 
@@ -175,6 +180,7 @@ class BrokerCluster:
 
     # -- the network between its nodes ---------------------------------------------------------------------------
 
+    @carried_now
     def partition(self, *groups: Sequence[int]) -> None:
         """Hold back everything between nodes of different groups, without an error at either end, until `heal`.
 
@@ -193,6 +199,7 @@ class BrokerCluster:
             for link in self._links(one, other):
                 link.partition()
 
+    @carried_now
     def heal(self) -> None:
         """End every fault of the links between nodes."""
         for one, other in combinations(range(len(self.nodes)), 2):
@@ -208,6 +215,7 @@ class BrokerCluster:
 
     # -- waits and assertions ------------------------------------------------------------------------------------
 
+    @carried
     async def wait_formed(self, *groups: Sequence[int], timeout: float | None = None) -> None:
         """Wait until each node that runs has exactly the others that run for members, and is connected with them.
 
@@ -247,6 +255,7 @@ class BrokerCluster:
             return False
         return all(self._is_member(index, live, group) for index in live)
 
+    @carried
     async def wait_backed_up(self, *nodes: int, timeout: float | None = None) -> None:
         """Wait until nodes have a backup that waits and has all that was confirmed: each of them may be lost.
 
@@ -315,6 +324,7 @@ class BrokerCluster:
             for node_id, whole in expected.items()
         ) and not gone & set(seen)
 
+    @carried
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
     ) -> None:
@@ -342,6 +352,7 @@ class BrokerCluster:
 
         await self._until(holds, timeout, f"over all nodes: {wanted}", self.dump)
 
+    @carried
     async def wait_for_bindings(
         self,
         *,
@@ -395,6 +406,7 @@ class BrokerCluster:
         to = "each node" if nodes is None else f"nodes {', '.join(map(str, nodes))}"
         await self._until(holds, timeout, f"bindings of {to}: {wanted}", found)
 
+    @carried
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message on any node that is live, in delivery or waiting.
 
@@ -407,6 +419,7 @@ class BrokerCluster:
         __tracebackhide__ = True
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 
+    @carried_now
     def assert_nothing_lost(self) -> None:
         """Check each node as `ManagedBroker.assert_nothing_lost` does.
 
@@ -418,6 +431,7 @@ class BrokerCluster:
         for index, node in enumerate(self.nodes):
             (self.live(index) or node).assert_nothing_lost()
 
+    @carried
     async def dump(self) -> str:
         """Return all nodes with their queues and messages, in words."""
         parts = []
@@ -456,6 +470,14 @@ class BrokerCluster:
 
     # -- clients -------------------------------------------------------------------------------------------------
 
+    def _factory(self, url: str) -> ConnectionFactory:
+        """Return a factory for the event loop of the test."""
+        if self._carrier is None:
+            return ConnectionFactory(url)
+        from embedclient import asyncio
+
+        return cast(ConnectionFactory, asyncio.ConnectionFactory(url))
+
     @asynccontextmanager
     async def sessions(self) -> AsyncIterator[list[Session]]:
         """Open a session at each node, each on a separate connection, for the time of a block.
@@ -468,7 +490,7 @@ class BrokerCluster:
         async with AsyncExitStack() as stack:
             found = []
             for node in self.pairs or self.nodes:
-                connection = await stack.enter_async_context(ConnectionFactory(node.url).connect())
+                connection = await stack.enter_async_context(self._factory(node.url).connect())
                 found.append(await stack.enter_async_context(connection.session()))
             yield found
 
@@ -492,6 +514,7 @@ class BrokerCluster:
             await self._wait_for_consumers(queue)
             yield found
 
+    @carried
     async def _wait_for_consumers(self, queue: str) -> None:
         if all(len(targets) == len(self.nodes) - 1 for targets in self._targets):
             await self.wait_for_bindings(queue=queue, consumers=self._sums(queue)[1])

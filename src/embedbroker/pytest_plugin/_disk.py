@@ -15,6 +15,7 @@ from embedbroker.storage import Allocate, Disk, DiskFault, DiskOperation, FaultK
 from embedbroker.testing import SimulatedDisk
 
 from ._arguments import check_seconds
+from ._carrier import Carrier, carried_now
 
 __all__ = ["DiskSwitch"]
 
@@ -33,8 +34,16 @@ class DiskSwitch:
     Made by the fixtures: a broker's `disk`.
     """
 
-    def __init__(self, name: str, disk: Disk, note: Callable[[str], None], files: _Closable | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        disk: Disk,
+        note: Callable[[str], None],
+        files: _Closable | None = None,
+        carrier: Carrier | None = None,
+    ) -> None:
         self.name = name
+        self._carrier = carrier
         self._disk = disk
         self._note = note
         self._files = files
@@ -42,16 +51,19 @@ class DiskSwitch:
         self._fault: FaultKind | None = None
         self._latency_s = 0.0
 
+    @carried_now
     def fail(self) -> None:
         """Make every write and every sync fail."""
         self._fault = FaultKind.FAILED
         self._note(f"disk {self.name}: fails")
 
+    @carried_now
     def fill(self) -> None:
         """Make the disk full: there is no space for anything more."""
         self._fault = FaultKind.FULL
         self._note(f"disk {self.name}: full")
 
+    @carried_now
     def slow_down(self, seconds: float) -> None:
         """Make every batch of operations take longer.
 
@@ -62,6 +74,7 @@ class DiskSwitch:
         self._latency_s = seconds
         self._note(f"disk {self.name}: slower by {seconds:g} s")
 
+    @carried_now
     def heal(self) -> None:
         """Make the disk quick and sound again, with space."""
         self._fault, self._latency_s = None, 0.0

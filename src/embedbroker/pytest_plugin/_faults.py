@@ -13,6 +13,7 @@ from random import Random
 import trio
 
 from ._arguments import check_seconds
+from ._carrier import Carrier, carried_now
 from ._surroundings import Around
 
 __all__ = ["FaultPlan", "check_fault"]
@@ -34,10 +35,15 @@ class FaultPlan:
         self._waiting = 0
 
     @property
+    def _carrier(self) -> Carrier | None:
+        return self._around.carrier
+
+    @property
     def pending(self) -> int:
         """Number of faults that have not happened yet."""
         return self._waiting
 
+    @carried_now
     def at(self, seconds: float, fault: Callable[..., object], *args: object) -> None:
         """Call ``fault(*args)`` after some seconds, beside the test; what it returns is awaited if need be.
 
@@ -61,6 +67,9 @@ class FaultPlan:
                 return
             self._waiting -= 1
             self._around.note(f"fault: {getattr(fault, '__qualname__', repr(fault))}{args or '()'}")
+            if self._carrier is not None:
+                await self._carrier.carry_back(fault, *args)
+                return
             result = fault(*args)
             if inspect.isawaitable(result):
                 await result

@@ -16,6 +16,7 @@ from embedclient.model import describe_url
 
 from ._arguments import check_queue, check_seconds
 from ._broker import wanted_of
+from ._carrier import Carrier, carried
 from ._queues import browse, describe_message, matches
 from ._waiting import WAIT_S, WaitTimeout
 
@@ -36,8 +37,9 @@ class ForeignBroker:
     Its queues hold what earlier tests have left there.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, carrier: Carrier | None = None) -> None:
         self.name = "foreign"
+        self._carrier = carrier
         self.url = url
 
     is_running = True
@@ -48,6 +50,7 @@ class ForeignBroker:
             raise AttributeError(name)
         skip_foreign(name)
 
+    @carried
     async def start(self) -> Self:
         """Do nothing: the broker runs."""
         await trio.lowlevel.checkpoint()
@@ -59,10 +62,12 @@ class ForeignBroker:
     def describe(self) -> str:
         return f"the broker at {describe_url(self.url)}"
 
+    @carried
     async def dump(self) -> str:
         await trio.lowlevel.checkpoint()
         return self.describe()
 
+    @carried
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
     ) -> None:
@@ -81,6 +86,7 @@ class ForeignBroker:
                     await trio.sleep(_POLL_EVERY_S)
         raise WaitTimeout(f"{wanted}: not within {seconds:g} s\n{state}\n{await self._dump_of(queue)}")
 
+    @carried
     async def assert_message(
         self, queue: str, body: object = ..., *, timeout: float | None = None, **properties: object
     ) -> Message:
@@ -96,11 +102,13 @@ class ForeignBroker:
                 await trio.sleep(_POLL_EVERY_S)
         raise WaitTimeout(f"no such message in queue {queue} within {seconds:g} s\n{await self._dump_of(queue)}")
 
+    @carried
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """`ManagedBroker.assert_empty`."""
         __tracebackhide__ = True
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 
+    @carried
     async def messages(self, queue: str) -> list[Message]:
         """`ManagedBroker.messages`."""
         check_queue(queue)

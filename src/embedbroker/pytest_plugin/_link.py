@@ -18,6 +18,7 @@ import trio
 from embedclient.transport import TransportLost
 
 from ._arguments import check_count, check_seconds
+from ._carrier import Carrier, carried_now
 
 __all__ = ["Direction", "Link", "PipeEnd"]
 
@@ -42,8 +43,15 @@ class Link:
     Made by the fixtures: a broker's and a pair's `link`.
     """
 
-    def __init__(self, name: str, note: Callable[[str], None], on_closed: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self,
+        name: str,
+        note: Callable[[str], None],
+        on_closed: Callable[[], object] = lambda: None,
+        carrier: Carrier | None = None,
+    ) -> None:
         self.name = name
+        self._carrier = carrier
         self._note = note
         self._on_closed = on_closed
         self._held: dict[Direction, bool] = {"to_broker": False, "from_broker": False}
@@ -56,6 +64,7 @@ class Link:
         """Number of connections of which at least one end is open."""
         return len(self._connections)
 
+    @carried_now
     def partition(self, direction: Direction = "both") -> None:
         """Hold everything back, closing included: what is under way arrives after `heal`.
 
@@ -68,6 +77,7 @@ class Link:
             self._held[way] = True
         self._note(f"link {self.name}: partition, {direction}")
 
+    @carried_now
     def delay(self, seconds: float, direction: Direction = "both") -> None:
         """Delay what is sent from now on.
 
@@ -80,6 +90,7 @@ class Link:
             self._delay_s[way] = seconds
         self._note(f"link {self.name}: delay of {seconds:g} s, {direction}")
 
+    @carried_now
     def drop_after(self, count: int, direction: Direction = "to_broker") -> None:
         """Break a connection after a number of bytes.
 
@@ -94,6 +105,7 @@ class Link:
             self._left[way] = count
         self._note(f"link {self.name}: drops after {count} bytes, {direction}")
 
+    @carried_now
     def cut(self) -> None:
         """Break every connection: what is under way is lost, and both sides learn of it at once."""
         broken = list(self._connections)
@@ -101,6 +113,7 @@ class Link:
             connection.break_off("reset", lose=True)
         self._note(f"link {self.name}: {len(broken)} connections cut")
 
+    @carried_now
     def heal(self) -> None:
         """End holding, delaying and dropping."""
         for way in _WAYS["both"]:

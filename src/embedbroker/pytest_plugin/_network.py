@@ -27,6 +27,7 @@ from embedclient.transport import (
     vm_listen,
 )
 
+from ._carrier import Carrier
 from ._link import Link, PipeEnd
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ _PATIENCE_SHARES, _PATIENCE_SHARE_S = 4, 0.5
 class Links:
     """Hold the links of one test, made at their first use."""
 
-    def __init__(self, note: Callable[[str], None]) -> None:
+    def __init__(self, note: Callable[[str], None], carrier: Carrier | None = None) -> None:
         self._note = note
+        self._carrier = carrier
         self._links: dict[tuple[str, ...], Link] = {}
         self._lookers = trio.lowlevel.ParkingLot()
 
@@ -76,7 +78,7 @@ class Links:
 
     def _link(self, key: tuple[str, ...], name: str) -> Link:
         if key not in self._links:
-            self._links[key] = Link(name, self._note, self.changed)
+            self._links[key] = Link(name, self._note, self.changed, self._carrier)
         return self._links[key]
 
     def __iter__(self) -> Iterator[Link]:
@@ -306,8 +308,8 @@ def _reserve(number: int) -> TcpReservation:
 class TcpFabric:
     """Real sockets. Behind each of them is a pipe of the link, with a task for either direction."""
 
-    def __init__(self, nursery: trio.Nursery, note: Callable[[str], None]) -> None:
-        self.links = Links(note)
+    def __init__(self, nursery: trio.Nursery, note: Callable[[str], None], carrier: Carrier | None = None) -> None:
+        self.links = Links(note, carrier)
         self.open_sockets: dict[ByteStream, None] = {}
         #: By the port that a broker announces: its name, and the port at which other brokers really connect.
         self.peers: dict[int, tuple[str, int]] = {}

@@ -26,6 +26,7 @@ from embedclient import Message
 from embedclient.errors import IllegalStateException
 
 from ._broker import ManagedBroker, has, prepare, wanted_of
+from ._carrier import carried, carried_now
 from ._disk import DiskSwitch
 from ._link import Link
 from ._surroundings import Around
@@ -133,6 +134,7 @@ class BrokerPair:
         self.primary = primary
         self.backup = backup
         self._around = around
+        self._carrier = around.carrier
         self._between = between
 
     # -- what it is ----------------------------------------------------------------------------------------------
@@ -185,6 +187,7 @@ class BrokerPair:
         return next((broker for broker in self.brokers if broker.is_live), None)
 
     @property
+    @carried_now
     def is_in_sync(self) -> bool:
         """True if one serves, and the other has all that was confirmed and waits: either may be lost."""
         return {Role.LIVE, Role.BACKUP} == {broker.role for broker in self.brokers} and all(
@@ -196,6 +199,7 @@ class BrokerPair:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
+    @carried
     async def start(self) -> None:
         """Start both, and return when they are connected to each other, and a copy is in sync."""
         await prepare(*self.brokers)
@@ -203,6 +207,7 @@ class BrokerPair:
             await broker.start()
         await self.wait_in_step()
 
+    @carried
     async def failover(self) -> ManagedBroker:
         """Crash the live broker as soon as the other is in sync. Return the broker that took over, when it serves.
 
@@ -224,6 +229,7 @@ class BrokerPair:
         await self.live.crash()
         return await self.wait_live()
 
+    @carried
     async def failback(self) -> ManagedBroker:
         """Start the primary again. Return it when it is live and the other stands by.
 
@@ -240,6 +246,7 @@ class BrokerPair:
 
     # -- waits and assertions ------------------------------------------------------------------------------------
 
+    @carried
     async def wait_live(self, timeout: float | None = None) -> ManagedBroker:
         """Wait until one of them serves, and return it.
 
@@ -254,6 +261,7 @@ class BrokerPair:
         await self._until(lambda: self._live() is not None, timeout, "a live broker")
         return self.live
 
+    @carried
     async def wait_in_sync(self, timeout: float | None = None) -> None:
         """Wait until one serves, and the other has all that was confirmed and waits: until either may be lost.
 
@@ -267,6 +275,7 @@ class BrokerPair:
         __tracebackhide__ = True
         await self._until(lambda: self.is_in_sync, timeout, "a backup that is in sync")
 
+    @carried
     async def wait_in_step(self, timeout: float | None = None) -> None:
         """Wait until they are in sync, and clients have been notified of the one that stands by.
 
@@ -285,6 +294,7 @@ class BrokerPair:
 
         await self._until(holds, timeout, "a live broker and its backup")
 
+    @carried
     async def wait_for(
         self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = None
     ) -> None:
@@ -311,6 +321,7 @@ class BrokerPair:
 
         await self._until(holds, timeout, wanted)
 
+    @carried
     async def assert_message(
         self, queue: str, body: object = ..., *, timeout: float | None = None, **properties: object
     ) -> Message:
@@ -329,6 +340,7 @@ class BrokerPair:
         __tracebackhide__ = True
         return await (await self.wait_live(timeout)).assert_message(queue, body, timeout=timeout, **properties)
 
+    @carried
     async def assert_empty(self, queue: str, *, timeout: float | None = None) -> None:
         """Wait until a queue has no message, in delivery or waiting.
 
@@ -341,11 +353,13 @@ class BrokerPair:
         __tracebackhide__ = True
         await self.wait_for(queue=queue, count=0, timeout=timeout)
 
+    @carried_now
     def assert_nothing_lost(self) -> None:
         """Check as `ManagedBroker.assert_nothing_lost` does, over all failovers."""
         __tracebackhide__ = True
         self.live.assert_nothing_lost()
 
+    @carried
     async def dump(self) -> str:
         """Return the states of both, and all queues with their messages."""
         live = self._live()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from embedbroker import EmbeddedBroker
 
+from ._carrier import Carrier
 from ._disk import DiskSwitch
 from ._ledger import GroupLedger
 from ._link import Link
@@ -23,6 +24,7 @@ class Around(Protocol):
     waiting: Waiting
     random: Random
     is_over: bool
+    carrier: Carrier | None
 
     def note(self, text: str) -> None:
         """Add a line to the trace."""

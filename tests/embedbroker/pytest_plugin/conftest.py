@@ -10,8 +10,8 @@ import pytest
 
 # Loaded before an inner session begins, which forgets at its end what it was the first to load.
 from embedbroker.ha import replication, shared_store
-from embedbroker.pytest_plugin import _blocking, _foreign, _run, _topologies
-from embedclient import blocking
+from embedbroker.pytest_plugin import _blocking, _foreign, _plugins, _run, _runner, _thread, _topologies
+from embedclient import asyncio, blocking
 
 _HEADER = """
 import pytest
@@ -28,7 +28,19 @@ async def put(url, *texts):
         for text in texts:
             await session.create_producer(ORDERS).send(text)
 """
-_LOADED = (_blocking, _foreign, _run, _topologies, blocking, replication, shared_store)
+_LOADED = (
+    _blocking,
+    _foreign,
+    _plugins,
+    _run,
+    _runner,
+    _thread,
+    _topologies,
+    asyncio,
+    blocking,
+    replication,
+    shared_store,
+)
 Inner: TypeAlias = Callable[..., pytest.RunResult]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.pytest_plugin import PAIR_MODES, _blocking
+from embedbroker.pytest_plugin import PAIR_MODES, _thread
 from tests.embedbroker.pytest_plugin.conftest import Inner
 
 SURFACES = pytest.mark.parametrize("options", [(), ("--embedbroker-real",)], ids=["memory", "real"])
@@ -226,7 +226,7 @@ def test_fixtures_around_a_plain_test_end_too_and_leave_signals_as_they_were(inn
 
 
 def test_where_a_test_cannot_be_interrupted_its_brokers_end(inner: Inner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_blocking, "can_interrupt", lambda: False)  # as in a thread that is not the main one
+    monkeypatch.setattr(_thread, "can_interrupt", lambda: False)  # as in a thread that is not the main one
     result = inner(
         """
         def test_it(embedded_broker_blocking):

@@ -34,6 +34,7 @@ EXAMPLES = [
     ROOT / "examples" / "test_my_failover.py",
     ROOT / "examples" / "test_my_cluster.py",
     ROOT / "examples" / "guide" / "test_with_fixtures.py",
+    ROOT / "examples" / "guide" / "test_in_asyncio.py",
 ]
 PAGE = (ROOT / "docs" / "guide" / "testing.md").read_text()
 # What brokers, benches and pipes call.
@@ -94,4 +95,4 @@ def test_the_examples_pass_in_virtual_and_in_real_time(
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     files = [shutil.copy(example, pytester.path) for example in EXAMPLES]
     result = pytester.runpytest_inprocess("-p", "embedbroker.pytest_plugin", *options, *files)
-    result.assert_outcomes(passed=len(PAIR_MODES) * 4 + 3)
+    result.assert_outcomes(passed=len(PAIR_MODES) * 5 + 3)

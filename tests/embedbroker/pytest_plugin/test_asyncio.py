@@ -1,0 +1,190 @@
+"""Tests in asyncio, async fixtures of users, and the plugins that run async tests, all installed."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from embedbroker.pytest_plugin import BrokerCluster, BrokerPair, DiskSwitch, FaultPlan, Link, ManagedBroker
+from tests.embedbroker.pytest_plugin.conftest import Inner
+
+_ASYNCIO = """
+import asyncio, embedclient.asyncio
+
+def runner():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return "trio" if trio.lowlevel.in_trio_run() else "none"
+    return "asyncio"
+
+def connect(url):
+    module = embedclient.asyncio if runner() == "asyncio" else embedclient
+    return module.ConnectionFactory(url).connect()
+"""
+_FIXTURES = """
+@pytest.fixture
+async def connection(embedded_broker):
+    async with connect(embedded_broker.url) as connection:
+        yield connection
+        await embedded_broker.wait_for(queue="orders", count=1)  # it still runs
+
+@pytest.fixture
+async def session(connection):
+    async with connection.session() as session:
+        yield session
+"""
+_OF_TESTS = """
+@pytest.fixture
+def producer(session):  # on top of an async one
+    yield session.create_producer(ORDERS)
+    print("producer ends in", runner())
+
+class TestBoth:
+    @pytest.fixture
+    async def name(self):
+        return "of a class"
+
+    async def test_trio(self, producer, name):
+        await producer.send(name)
+        await trio.sleep(300)
+        assert runner() == "trio"
+
+    @pytest.mark.asyncio
+    async def test_asyncio(self, producer, name):
+        await producer.send(name)
+        assert runner() == "asyncio"
+
+@pytest.fixture
+async def nursery():
+    async with trio.open_nursery() as nursery:
+        yield nursery
+        nursery.cancel_scope.cancel()
+
+async def test_nursery_of_a_fixture(session, nursery):
+    nursery.start_soon(trio.sleep_forever)
+    await session.create_producer(ORDERS).send("more")
+
+async def fail():
+    raise ValueError("in a task of the fixture")
+
+async def test_that_fails(embedded_broker, nursery):
+    nursery.start_soon(fail)
+    await trio.sleep_forever()
+
+@pytest.fixture
+async def impatient():
+    with trio.move_on_after(1):
+        yield
+
+async def test_that_is_cancelled(embedded_broker, impatient):
+    await trio.sleep_forever()
+"""
+SLOW_START = pytest.mark.timeout(180)
+
+
+def test_the_fixtures_work_in_asyncio(inner: Inner) -> None:
+    result = inner(
+        _ASYNCIO
+        + """
+@pytest.mark.asyncio
+async def test_pair(broker_pair, fault_plan, broker_clock):
+    pair = broker_pair
+    async with connect(pair.url) as connection, connection.session() as session:
+        producer = session.create_producer(ORDERS)
+        await producer.send("before")
+        took_over = asyncio.Event()
+
+        async def fault():  # it runs in the loop of the test
+            await pair.failover()
+            took_over.set()
+
+        fault_plan.at(0.01, fault)
+        await took_over.wait()
+        assert pair.live is pair.backup and broker_clock.seconds >= 0.01
+        await producer.send("after")
+        await pair.assert_message("orders", "before")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await pair.wait_for(queue="orders", count=3)
+        with pytest.raises(WaitTimeout, match="TextMessage 'after'"):
+            await pair.wait_for(queue="orders", count=3, timeout=0.01)
+        pair.live.link.cut()
+        pair.assert_nothing_lost()
+        assert [queue.count for queue in pair.live.queues() if queue.name == "orders"] == [2]
+
+@pytest.mark.asyncio
+async def test_cluster(broker_cluster):
+    cluster = await broker_cluster(2).start()
+    async with cluster.sessions() as sessions, cluster.consumers("orders") as consumers:
+        for number in range(2):
+            await sessions[0].create_producer(ORDERS).send(str(number))
+        assert [await consumer.receive_body(str) for consumer in consumers] == ["0", "1"]
+""",
+        "--strict-markers",
+    )
+    result.assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("kind", [ManagedBroker, BrokerPair, BrokerCluster, Link, DiskSwitch, FaultPlan])
+def test_every_method_runs_where_its_broker_does(kind: type) -> None:
+    waits = {name for name, each in vars(kind).items() if name[0] != "_" and inspect.iscoroutinefunction(each)}
+    assert {name for name in waits if not hasattr(vars(kind)[name], "__wrapped__")} == set()
+    assert waits or any(hasattr(each, "__wrapped__") for each in vars(kind).values())
+
+
+def test_async_fixtures_need_no_other_plugin(inner: Inner) -> None:
+    result = inner(
+        _ASYNCIO + _FIXTURES + _OF_TESTS,
+        "-s",
+    )
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*producer ends in trio",
+            "*producer ends in asyncio",
+            "*ValueError: in a task of the fixture",
+            "*a scope of the fixture impatient cancelled the test*",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*TrioInternalError*")
+
+
+@SLOW_START
+def test_each_test_has_the_runner_that_it_requests(inner: Inner) -> None:
+    for name in ("pytest_trio", "pytest_asyncio", "anyio"):
+        pytest.importorskip(name)
+    result = inner(
+        _ASYNCIO
+        + _FIXTURES
+        + """
+async def works(session, broker):
+    await session.create_producer(ORDERS).send("it works")
+    await broker.wait_for(queue="orders", count=1)
+    return runner()
+
+async def test_automatic(session, embedded_broker):
+    assert await works(session, embedded_broker) == "asyncio"
+
+@pytest.mark.asyncio
+async def test_asyncio(session, embedded_broker):
+    assert await works(session, embedded_broker) == "asyncio"
+
+@pytest.mark.trio
+async def test_trio(session, embedded_broker, nursery):
+    nursery.start_soon(trio.sleep, 3600)
+    assert await works(session, embedded_broker) == "trio"
+
+@pytest.mark.anyio
+async def test_anyio(session, embedded_broker, anyio_backend_name):
+    assert await works(session, embedded_broker) == anyio_backend_name
+
+async def test_of_theirs():
+    assert runner() == "asyncio"
+""",
+        *("-p", "pytest_trio.plugin", "-p", "pytest_asyncio.plugin", "-p", "anyio.pytest_plugin"),
+        *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
+        subprocess=True,
+    )
+    result.assert_outcomes(passed=6)
