@@ -58,8 +58,8 @@ ALLOWED = {
     "b.report":        "",
     "b.testing":       "b.node b.storage b.locks b.config b.ledger b.kernel c.errors c.model c.wire c.engine c.agent",
     "b.pytest_plugin": (
-        "b.runtime b.testing b.ledger b.config b.kernel b.node b.storage b.locks b c c.errors c.model c.transport "
-        "c.blocking c.asyncio"
+        "b.runtime b.testing b.ledger b.config b.kernel b.node b.protocols b.storage b.locks b c c.errors c.model "
+        "c.wire c.transport c.blocking c.asyncio"
     ),
     "b.cli": (
         "b b.configfile b.security b.ledger b.storage b.runtime b.pipeline b.report c c.errors c.model c.blocking"

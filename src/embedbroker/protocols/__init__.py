@@ -6,7 +6,7 @@ from ._port import ConnectionPort
 from .core._connection import CoreConnection
 from .core._interfaces import Cluster, Gate, Releasable
 from .core._resend import ResendAccount
-from .core._session import SERVER_VERSION, SERVICES_ADDRESS, CoreService
+from .core._session import SERVER_VERSION, SERVICES_ADDRESS, CoreService, CoreSession
 
 __all__ = [
     "CODECS",
@@ -17,6 +17,7 @@ __all__ = [
     "ConnectionPort",
     "CoreConnection",
     "CoreService",
+    "CoreSession",
     "Detected",
     "Gate",
     "Releasable",

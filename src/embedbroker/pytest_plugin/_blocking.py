@@ -25,6 +25,7 @@ from ._cluster import BrokerCluster
 from ._disk import DiskSwitch
 from ._faults import FaultPlan, check_fault
 from ._link import Direction, Link
+from ._operation_faults import Operation
 from ._pair import BrokerPair
 from ._queues import QueueState
 from ._thread import BenchThread
@@ -192,6 +193,23 @@ class BlockingBroker(_Assertions):
     def restart(self, *, in_sync: bool = False) -> Self:
         self._thread.call(self._broker.restart, in_sync=in_sync)
         return self
+
+    def fail_next(
+        self, operation: Operation, destination: str | None = None, *, n: int = 1, code: int | None = None
+    ) -> None:
+        self._thread.call_now(self._broker.fail_next, operation, destination, n=n, code=code)
+
+    def refuse(self, operation: Operation, destination: str | None = None, *, code: int | None = None) -> None:
+        self._thread.call_now(self._broker.refuse, operation, destination, code=code)
+
+    def delay(self, operation: Operation, destination: str | None = None, *, seconds: float, n: int = 1) -> None:
+        self._thread.call_now(self._broker.delay, operation, destination, seconds=seconds, n=n)
+
+    def drop_reply(self, operation: Operation, destination: str | None = None, *, n: int = 1) -> None:
+        self._thread.call_now(self._broker.drop_reply, operation, destination, n=n)
+
+    def heal(self) -> None:
+        self._thread.call_now(self._broker.heal)
 
     def wait_for_role(self, *roles: Role, timeout: float | None = None) -> None:
         self._thread.call(self._broker.wait_for_role, *roles, timeout=timeout)

@@ -22,6 +22,7 @@ from ._carrier import carried, carried_now
 from ._disk import DiskSwitch
 from ._following import Following
 from ._link import Link
+from ._operation_faults import Operation
 from ._queues import QueueState, browse, dump, matches
 from ._surroundings import Around, Surroundings
 from ._waiting import WAIT_S, WaitTimeout
@@ -198,6 +199,77 @@ class ManagedBroker:
         if in_sync:
             await self.wait_in_sync()
         return self
+
+    # -- faults of operations ------------------------------------------------------------------------------------
+
+    @carried_now
+    def fail_next(
+        self, operation: Operation, destination: str | None = None, *, n: int = 1, code: int | None = None
+    ) -> None:
+        """Let the next requests of clients fail. They are not carried out; a transaction is rolled back.
+
+        A request without an answer fails unseen, or ends its connection, as it does in production.
+
+        Args:
+            operation: ``"send"``, ``"acknowledge"``, ``"commit"``, ``"rollback"``, ``"create_consumer"``,
+                ``"create_queue"``, ``"create_address"`` or ``"query"``.
+            destination: queue or address of the request; None for any.
+            n: number of requests.
+            code: the `ErrorCode` that clients receive; None: ``TRANSACTION_ROLLED_BACK`` for a commit, otherwise
+                ``GENERIC_EXCEPTION``.
+
+        Raises:
+            TypeError: an argument has the wrong type, or the operation has no destination.
+            ValueError: there is no such operation, or a number is negative.
+        """
+        self._following.faults.add("fail", operation, destination, n, code=code)
+
+    @carried_now
+    def refuse(self, operation: Operation, destination: str | None = None, *, code: int | None = None) -> None:
+        """Let all requests of clients fail, as `fail_next` does, until `heal`.
+
+        Args:
+            operation: as for `fail_next`.
+            destination: queue or address of the request; None for any.
+            code: as for `fail_next`.
+
+        Raises: as `fail_next`.
+        """
+        self._following.faults.add("fail", operation, destination, None, code=code)
+
+    @carried_now
+    def delay(self, operation: Operation, destination: str | None = None, *, seconds: float, n: int = 1) -> None:
+        """Delay the answers to the next requests. They are carried out at once.
+
+        What the broker sends later on the same connection arrives behind the answer.
+
+        Args:
+            operation: as for `fail_next`.
+            destination: queue or address of the request; None for any.
+            seconds: time until the answer arrives, 0 or more.
+            n: number of requests.
+
+        Raises: as `fail_next`.
+        """
+        self._following.faults.add("delay", operation, destination, n, seconds=seconds)
+
+    @carried_now
+    def drop_reply(self, operation: Operation, destination: str | None = None, *, n: int = 1) -> None:
+        """Break the connection before the answer to the next requests. They are carried out.
+
+        Args:
+            operation: as for `fail_next`.
+            destination: queue or address of the request; None for any.
+            n: number of requests.
+
+        Raises: as `fail_next`.
+        """
+        self._following.faults.add("drop_reply", operation, destination, n)
+
+    @carried_now
+    def heal(self) -> None:
+        """End all faults of operations. Links and disks have a `heal` for their faults."""
+        self._following.faults.heal()
 
     def _follow(self, broker: EmbeddedBroker, place: Surroundings, owner: ManagedBroker) -> None:
         """Follow a backup that a host is about to start."""

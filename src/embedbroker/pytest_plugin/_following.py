@@ -13,6 +13,7 @@ from embedbroker.kernel import Kernel
 from embedbroker.node import Node
 from embedclient.errors import IllegalStateException
 
+from ._operation_faults import OperationFaults
 from ._surroundings import Around, Surroundings
 
 __all__ = ["Following"]
@@ -31,6 +32,7 @@ class Following:
         self._around = around
         self._kernel: Kernel | None = None
         self._node: Node | None = None
+        self.faults = OperationFaults(lambda: self.placed().link, around.note)
 
     # -- an observer of the broker -------------------------------------------------------------------------------
 
@@ -55,6 +57,8 @@ class Following:
         self._around.waiting.changed()
 
     def stepped(self, node: Node) -> None:
+        if node is not self._node:
+            node.core.session_type = self.faults.session_type
         self._node, self._kernel = node, node.kernel
         if self.role in (Role.LIVE, Role.ACTIVATING):
             self.placed().ledger.stepped(node.kernel, node.gate.confirmed)

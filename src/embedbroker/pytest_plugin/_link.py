@@ -155,6 +155,25 @@ class Link:
         self._left[way] = None
         return left
 
+    def carries(self, peer: str) -> bool:
+        """Return True for the broker's name of a connection that goes this way."""
+        return self._connection_of(peer) is not None
+
+    def delay_answer(self, peer: str, seconds: float) -> None:
+        """Let nothing that the broker sends on one connection arrive before some seconds have passed."""
+        connection = self._connection_of(peer)
+        if connection is not None:
+            connection.flow_back.due_after(seconds)
+
+    def drop_answer(self, peer: str) -> None:
+        """Break one connection before the next byte of the broker."""
+        connection = self._connection_of(peer)
+        if connection is not None:
+            connection.flow_back.passes_nothing = True
+
+    def _connection_of(self, peer: str) -> _Connection | None:
+        return next((each for each in self._connections if each.ends[1].peer == peer), None)
+
     def forget(self, connection: _Connection) -> None:
         """Forget a connection of which both ends are closed."""
         self._connections.pop(connection, None)
@@ -180,6 +199,7 @@ class _Connection:
         self.link = link
         out, back = _Flow(self, "to_broker"), _Flow(self, "from_broker")
         self._flows = (out, back)
+        self.flow_back = back
         self.ends = (PipeEnd(self, out, back, *names), PipeEnd(self, back, out, names[1], names[0]))
 
     def break_off(self, reason: str, *, lose: bool) -> None:
@@ -205,6 +225,8 @@ class _Flow:
         self.writers = trio.lowlevel.ParkingLot()
         self.broken: str | None = None
         self.reader_gone = False
+        #: True if the connection breaks before the next byte.
+        self.passes_nothing = False
         self.size_bytes = 0
         self._connection = connection
         self._link = connection.link
@@ -220,12 +242,16 @@ class _Flow:
         taken = bytes(memoryview(data)[: _PIPE_LIMIT_BYTES - self.size_bytes])
         if not taken or self.reader_gone:
             return len(taken)
-        passing = self._link.share_that_passes(self.way, len(taken))
+        passing = 0 if self.passes_nothing else self._link.share_that_passes(self.way, len(taken))
         self._append(taken if passing is None else taken[:passing])
         if passing is not None:
             self._link.dropped(self._connection.ends[0].called)
             self._connection.break_off("reset", lose=False)
         return len(taken)
+
+    def due_after(self, seconds: float) -> None:
+        """Let what is sent from now on arrive later. Bytes stay in order, so one pause is enough."""
+        self._last_due = max(self._last_due, trio.current_time() + seconds)
 
     def _append(self, data: bytes) -> None:
         if data:

@@ -296,3 +296,73 @@ def test_each_broker_that_replicates_has_its_own_disk(inner: Inner) -> None:
         "replication",
     )
     result.assert_outcomes(passed=1, deselected=len(PAIR_MODES) - 1)
+
+
+def test_single_operations_fail_are_late_or_lose_their_answers(inner: Inner) -> None:
+    result = inner(
+        """
+        from embedclient.errors import (
+            AddressFullException, ErrorCode, JMSSecurityException, TransactionOutcomeUnknownException,
+            TransactionRolledBackException, UnblockedException,
+        )
+
+        async def test_it(embedded_broker, broker_clock):
+            broker = embedded_broker
+            url = f"{broker.url}?reconnectAttempts=-1"
+            async with (
+                ConnectionFactory(url).connect() as connection,
+                connection.session() as session,
+                connection.session(transacted=True) as transacted,
+            ):
+                producer = session.create_producer(ORDERS)
+                broker.fail_next("send", "orders", n=2)
+                broker.fail_next("send", "others")
+                for _ in range(2):
+                    with pytest.raises(JMSException, match="send fails in this test"):
+                        await producer.send("never")
+                await producer.send("one")
+                broker.refuse("send", "orders", code=ErrorCode.ADDRESS_FULL)
+                for _ in range(3):
+                    with pytest.raises(AddressFullException):
+                        await producer.send("never")
+                broker.heal()
+                broker.delay("send", seconds=5)
+                await producer.send("two")
+                assert broker_clock.seconds == 5
+                in_transaction = transacted.create_producer(ORDERS)
+                await in_transaction.send("never")
+                broker.fail_next("commit")
+                with pytest.raises(TransactionRolledBackException):
+                    await transacted.commit()
+                await in_transaction.send("three")
+                await transacted.commit()
+                broker.fail_next("create_consumer", "orders", code=ErrorCode.SECURITY_EXCEPTION)
+                with pytest.raises(JMSSecurityException):
+                    async with session.create_consumer(ORDERS):
+                        pass
+                await in_transaction.send("four")
+                broker.drop_reply("commit")
+                with pytest.raises(TransactionOutcomeUnknownException):
+                    await transacted.commit()
+                broker.drop_reply("send")
+                with pytest.raises(UnblockedException):
+                    await producer.send("five")
+                assert [message.body for message in await broker.messages("orders")] == [
+                    "one", "two", "three", "four", "five"
+                ]
+            with pytest.raises(ValueError, match="an operation is one of send, acknowledge.*, not 'sned'"):
+                broker.fail_next("sned")
+            with pytest.raises(TypeError, match="a commit has no destination"):
+                broker.fail_next("commit", "orders")
+
+        def test_plain(embedded_broker_blocking):
+            broker = embedded_broker_blocking
+            broker.fail_next("send", "orders")
+            with blocking.ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+                with pytest.raises(JMSException, match="send fails in this test"):
+                    session.create_producer(ORDERS).send("never")
+                session.create_producer(ORDERS).send("one")
+            broker.wait_for(queue="orders", count=1)
+        """
+    )
+    result.assert_outcomes(passed=2)

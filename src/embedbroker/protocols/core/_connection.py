@@ -333,7 +333,7 @@ class CoreConnection:
             user=packet.username,
         )
         window = max(packet.window_size, -1)
-        session = CoreSession(service, self, packet.name, packet.session_channel_id, window, kernel_session)
+        session = service.session_type(service, self, packet.name, packet.session_channel_id, window, kernel_session)
         session.username = packet.username
         session.chunk_bytes = chunk_size(packet.min_large_message_size)
         if service.security is not None:

@@ -148,6 +148,7 @@ class CoreService:
         "replica",
         "resend",
         "security",
+        "session_type",
         "sessions",
         "started",
         "started_at",
@@ -172,6 +173,8 @@ class CoreService:
         self.now = Instant(0.0, 0)
         # When clients were served first.
         self.started_at = self.now
+        #: The class of sessions: tests have one that lets requests fail.
+        self.session_type = CoreSession
         self.sessions: dict[str, CoreSession] = {}
         # How many sessions carry a pair. JMS clients check for each connection whether its client id is in use.
         self.metadata: dict[tuple[str, str], int] = {}
