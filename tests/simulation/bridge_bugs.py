@@ -52,8 +52,8 @@ def acknowledge_before_the_confirmation(patch: pytest.MonkeyPatch) -> None:
     advance = BridgeConsumer.advance
 
     def hasty(self: BridgeConsumer) -> None:
-        for call, (message_id, _) in self.pending.items():
-            if not call.done and not self._uploads:
+        for message_id in self.pending:
+            if not self._uploads:
                 self._session.settle(_KEY, message_id)
         advance(self)
 
@@ -61,15 +61,14 @@ def acknowledge_before_the_confirmation(patch: pytest.MonkeyPatch) -> None:
 
 
 def drop_a_message_that_was_not_sent(patch: pytest.MonkeyPatch) -> None:
-    confirm = fault_point("confirm a forwarded message")
+    refuse = fault_point("refuse a forwarded message")
 
-    def careless(self: BridgeConsumer, call: Any) -> None:
-        found = self.pending.get(call)
-        if call.error is not None and found is not None and self._consumer is not None:
-            self._session.settle(_KEY, found[0])
-        confirm(self, call)
+    def careless(self: BridgeConsumer, sent: Any, error: Any) -> None:
+        if self.pending.get(sent.message_id) is sent and self._consumer is not None:
+            self._session.settle(_KEY, sent.message_id)
+        refuse(self, sent, error)
 
-    replace(patch, "confirm a forwarded message", careless)
+    replace(patch, "refuse a forwarded message", careless)
 
 
 def return_messages_at_the_end_of_the_queue(patch: pytest.MonkeyPatch) -> None:
@@ -94,15 +93,14 @@ def keep_messages_when_the_connection_is_lost(patch: pytest.MonkeyPatch) -> None
 
 
 def give_no_credit_back(patch: pytest.MonkeyPatch) -> None:
-    confirm = fault_point("confirm a forwarded message")
+    confirm = fault_point("confirm forwarded messages")
 
-    def stingy(self: BridgeConsumer, call: Any) -> None:
-        found = self.pending.get(call)
-        if found is not None:
-            self.pending[call] = found[0], 0
-        confirm(self, call)
+    def stingy(self: BridgeConsumer) -> None:
+        for sent in self.confirmed:
+            sent.size = 0
+        confirm(self)
 
-    replace(patch, "confirm a forwarded message", stingy)
+    replace(patch, "confirm forwarded messages", stingy)
 
 
 def ignore_the_filter_of_a_bridge(patch: pytest.MonkeyPatch) -> None:
@@ -154,7 +152,7 @@ def settle_what_a_stop_did_not_wait_for(patch: pytest.MonkeyPatch) -> None:
 
     def careless(self: BridgeConsumer) -> None:
         if self._consumer is not None and not self._session.started:
-            for message_id, _ in self.pending.values():
+            for message_id in self.pending:
                 self._session.settle(_KEY, message_id, Outcome.ACCEPTED)
         detach(self)
 

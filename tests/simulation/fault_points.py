@@ -133,7 +133,8 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
     },
     "BRIDGES": {
         "identify a forwarded message": (_bridged_message, "bridge_id"),
-        "confirm a forwarded message": (BridgeConsumer, "_on_done"),
+        "confirm forwarded messages": (BridgeConsumer, "settle_confirmed"),
+        "refuse a forwarded message": (BridgeConsumer, "on_failed"),
         "wait before the next attempt": (Bridge, "_pause_before_retry"),
         "read a part of a body": (BridgedUpload, "_on_read"),
     },

@@ -23,7 +23,7 @@ from ._refusal import Refused
 from ._schedule import Schedule
 from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._remote_binding import RemoteBinding
-from .addressing._rotation import Group
+from .addressing._rotation import Group, Shared
 from .message._message import Message
 from .queueing._backlog import Bookmark, Reference
 from .queueing._credit import CountCredit
@@ -64,16 +64,20 @@ class _Taker:
     def matches(self, message: Message) -> bool:
         """Return True if a message leaves the queue: no consumer here wants it, and one elsewhere does."""
         queue = self.queue
-        if message.message_id in self._refused or queue.cursor is not None or queue.has_matching_consumer(message):
-            return False
-        try:
-            # All messages of a group go to one consumer, and the group is here.
-            if message.group_id is not None:
-                return False
-        except RemoteProtocolError:
+        if queue.cursor is not None or queue.has_matching_consumer(message) or not self.may_leave(message):
             return False
         group = self.redistribution.group_of(queue)
         return group is not None and group.has_elsewhere(message, queue, required_name(queue))
+
+    def may_leave(self, message: Message) -> bool:
+        """Return True unless a message stays, even if a consumer elsewhere wants it."""
+        if message.message_id in self._refused:
+            return False
+        try:
+            # All messages of a group go to one consumer, and the group is here.
+            return message.group_id is None
+        except RemoteProtocolError:
+            return False
 
     def refuse(self, message: Message) -> None:
         """Leave a message where it is from now on."""
@@ -308,13 +312,20 @@ class Redistribution:
         if self._expected.pop(taker, self) is self:
             # It was cancelled.
             return
-        given = taker.consumer.unsettled.take_all()
-        self._move(taker, given)
+        given = list(taker.consumer.unsettled.take_all())
+        queue = taker.queue
+        group = self.group_of(queue)
+        only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
+        if only is not None and not queue.consumers and queue.cursor is None:
+            # All go the same way: no turn of the dispatcher and no choice for each.
+            given += queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
+        self._move(taker, given, only)
         yield from repeat(None, len(given) * _MOVE_COST)
-        if self._active.get(taker.queue) is taker:
-            taker.consumer.add_credit(AT_ONCE_MAX)
+        if self._active.get(queue) is taker:
+            # The first message of a run is given in turn.
+            taker.consumer.add_credit(1 if only is not None and len(given) >= AT_ONCE_MAX else AT_ONCE_MAX)
 
-    def _move(self, taker: _Taker, given: Iterable[Reference]) -> None:
+    def _move(self, taker: _Taker, given: Iterable[Reference], only: RemoteBinding | None) -> None:
         queue, group = taker.queue, self.group_of(taker.queue)
         name = required_name(queue)
         transaction = self._transactions.begin()
@@ -322,7 +333,9 @@ class Redistribution:
         left: list[Reference] = []
         for reference in given:
             message = reference.message
-            binding = group.next_elsewhere(message, queue, name) if group is not None else None
+            binding: Shared | None = only
+            if binding is None or not moved:
+                binding = group.next_elsewhere(message, queue, name) if group is not None else None
             if binding is None:
                 left.append(reference)
                 continue
@@ -332,9 +345,10 @@ class Redistribution:
                 taker.refuse(message)
                 left.append(reference)
                 continue
-            home = self._addresses.resolution.find(split_fqqn(message.address)[0])
+            is_remote = isinstance(binding, RemoteBinding)
+            home = None if is_remote else self._addresses.resolution.find(split_fqqn(message.address)[0])
             for copy, target in copies:
-                if home is None or isinstance(binding, RemoteBinding):
+                if home is None:
                     self._placement.place(copy, [target], transaction)
                 else:
                     # Both queues may be bound to a wildcard address.

@@ -539,6 +539,29 @@ class Session:
             self._accept(consumer, taken)
         return refusals
 
+    def settle_each(self, key: int, message_ids: Sequence[int]) -> None:
+        """Accept each of these messages, in any order. Ids of messages that the consumer does not hold are ignored."""
+        consumer = self.consumers.get(key)
+        if consumer is None:
+            return
+        unsettled = consumer.unsettled
+        taken: list[Reference] = []
+        for message_id in message_ids:
+            reference = unsettled.oldest.pop(message_id, None)
+            if reference is not None:
+                if not unsettled.oldest:
+                    unsettled.trim()
+            elif message_id in unsettled:
+                reference = unsettled.pop(message_id)
+            else:
+                continue
+            taken.append(reference)
+            if len(taken) == AT_ONCE_MAX:
+                self._accept(consumer, taken)
+                taken = []
+        if taken:
+            self._accept(consumer, taken)
+
     def _accept(self, consumer: Consumer, taken: list[Reference]) -> None:
         transaction = None if self.auto_commit_acknowledges else self._current()
         self._settlement.settle(consumer.queue, taken, _ACCEPTED, transaction, consumer)

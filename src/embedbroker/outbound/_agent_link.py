@@ -88,6 +88,7 @@ class AgentLink:
         self.departure: Departure | None = None
         self.agent = Agent(settings, target.connectors, _InOrder(), target.entropy, target.topology)
         self.agent.on_notification = _FailureListener(self)
+        self.agent.on_output = wake
         self._dialer = dialer
         self.wake = wake
         # The number that the agent has given to its connection, and that of the node for the same one.

@@ -324,6 +324,10 @@ class Bridge:
         self._lines.on_connected(link.peer, self.acknowledged_count)
         self._owner.on_connected(link)
 
+    def on_received(self) -> None:
+        """Acknowledge what was confirmed."""
+        self._consumer.settle_confirmed()
+
     def on_output(self) -> None:
         """Let the node call `run` in this step."""
         self._active[self] = None

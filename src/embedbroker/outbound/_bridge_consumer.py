@@ -22,7 +22,7 @@ from embedbroker.kernel import (
     Session,
     StoredMessage,
 )
-from embedclient.agent import Call, CoreMessage, Upload
+from embedclient.agent import CoreMessage, Receipt, Upload
 from embedclient.errors import ErrorCode, JMSException
 
 from ._bridged_message import Forwarding, NotForwarded
@@ -44,8 +44,12 @@ class Sender(Protocol):
 
     failure: str | None
 
-    def send(self, message: CoreMessage) -> Call[None]:
-        """Send a message. The call is done when the other broker has confirmed it."""
+    def send(self, message: CoreMessage, receipt: Receipt) -> None:
+        """Send a message. The receipt gets the outcome.
+
+        Raises:
+            JMSException: It cannot be sent; the receipt gets nothing.
+        """
 
     def open_upload(self, header: CoreMessage) -> Upload:
         """Begin a large message.
@@ -65,10 +69,28 @@ class ConsumerOwner(Protocol):
         """Note that `BridgeConsumer.advance` must be called in this step."""
 
     def on_confirmed(self) -> None:
-        """Note that a message was confirmed."""
+        """Note that messages were confirmed."""
 
     def on_queue_gone(self) -> None:
         """Handle the deletion of the queue."""
+
+
+class _Sent:
+    """A message that was sent and is not acknowledged: its receipt."""
+
+    __slots__ = ("_consumer", "message_id", "size")
+
+    def __init__(self, consumer: BridgeConsumer, message_id: int, size: int) -> None:
+        self._consumer = consumer
+        self.message_id = message_id
+        self.size = size
+
+    def succeed(self, result: None, /) -> None:
+        # Settled with all others that the other broker confirms in the same step.
+        self._consumer.confirmed.append(self)
+
+    def fail(self, error: JMSException, /) -> None:
+        self._consumer.on_failed(self, error)
 
 
 class BridgeConsumer:
@@ -76,8 +98,10 @@ class BridgeConsumer:
 
     def __init__(self, kernel: Kernel, config: BridgeConfig, forwarding: Forwarding, owner: ConsumerOwner) -> None:
         self.acknowledged_count = 0
-        #: Sends that are not confirmed, with the id of their message and its size.
-        self.pending: dict[Call[None], tuple[int, int]] = {}
+        #: Sends that are not acknowledged, by the id of their message.
+        self.pending: dict[int, _Sent] = {}
+        #: Those among them that are confirmed, in the order of the answers.
+        self.confirmed: list[_Sent] = []
         self._kernel = kernel
         self._config = config
         self._forwarding = forwarding
@@ -116,12 +140,14 @@ class BridgeConsumer:
 
     def detach(self) -> None:
         """Take nothing more, and return what is not confirmed to its place in the queue."""
+        self.settle_confirmed()
         self._forget()
         self._sender = None
         self._session.close_consumer(_KEY)
 
     def _forget(self) -> None:
         self.pending.clear()
+        self.confirmed.clear()
         self._refused.clear()
         self._consumer = None
         for upload in self._uploads:
@@ -136,34 +162,33 @@ class BridgeConsumer:
         if sender is None or sender.failure is not None:
             # `detach` returns it with the others.
             return 0
+        message_id, size = message.message_id, message.encoded_size
+        sent = self.pending[message_id] = _Sent(self, message_id, size)
         try:
-            call = self._send(sender, message)
+            if message.body_number:
+                self._begin_upload(sender, message, sent)
+            else:
+                sender.send(self._forwarding.forwarded(message), sent)
         except (NotForwarded, JMSException) as reason:
+            del self.pending[message_id]
             # Settled after the delivery, which is under way.
-            self._refused.append((message.message_id, str(reason), self._forwarding.left_behind))
+            self._refused.append((message_id, str(reason), self._forwarding.left_behind))
             self._owner.on_output()
             return 0
-        size = message.encoded_size
-        self.pending[call] = message.message_id, size
-        call.when_done(lambda: self._on_done(call))
         return size
 
-    def _send(self, sender: Sender, message: Message) -> Call[None]:
-        """Send a message, or begin to.
+    def _begin_upload(self, sender: Sender, message: Message, sent: _Sent) -> None:
+        """Begin to send a large message.
 
         Raises:
             NotForwarded, JMSException: It cannot be sent.
         """
-        copy = self._forwarding.forwarded(message)
-        if not isinstance(message, StoredMessage) or not message.body_number:
-            call = sender.send(copy)
-            if call.error is not None:
-                raise call.error
-            return call
-        upload = sender.open_upload(copy)
+        assert isinstance(message, StoredMessage)
+        upload = sender.open_upload(self._forwarding.forwarded(message))
         chunk_bytes = self._config.min_large_message_size
         self._uploads.append(BridgedUpload(self._kernel, message, upload, chunk_bytes, self))
-        return upload.call
+        call = upload.call
+        call.when_done(lambda: sent.succeed(None) if call.error is None else sent.fail(call.error))
 
     def deliver_behind(self, point: int, consumer: Consumer, reference: Reference) -> int:
         """Send one message: its count of deliveries means nothing to a bridge, and need not be on disk before."""
@@ -186,34 +211,49 @@ class BridgeConsumer:
     def on_unreadable(self, upload: BridgedUpload, reason: str) -> None:
         """Leave a message in the queue whose body cannot be sent."""
         upload.end()
-        found = self.pending.pop(upload.call, None)
+        found = self.pending.pop(upload.message_id, None)
         if found is not None and self._consumer is not None:
             # An error of the disk may pass: it removes no message, as no other consumer loses one by it.
             outcome = self._forwarding.left_behind if upload.is_damaged else Outcome.UNDELIVERABLE_HERE
             self._refused.append((upload.message_id, reason, outcome))
-            self._consumer.add_credit(found[1])
+            self._consumer.add_credit(found.size)
         upload.abort(reason)
 
     # -- confirmations -------------------------------------------------------------------------------------------
 
-    def _on_done(self, call: Call[None]) -> None:
-        """Acknowledge a confirmed message. Ignored after `detach`: the message is back in the queue."""
-        found = self.pending.pop(call, None)
-        consumer, sender = self._consumer, self._sender
-        if found is None or consumer is None or sender is None:
+    def on_failed(self, sent: _Sent, error: JMSException) -> None:
+        """Give the connection up: a message was refused. Ignored after `detach`: it is back in the queue."""
+        if self.pending.get(sent.message_id) is not sent or self._sender is None:
             return
-        if call.error is not None:
-            hint = _FULL_THERE if call.error.error_code == ErrorCode.ADDRESS_FULL else ""
-            sender.fail(f"message {found[0]} was not sent: {call.error}{hint}")
+        del self.pending[sent.message_id]
+        hint = _FULL_THERE if error.error_code == ErrorCode.ADDRESS_FULL else ""
+        self._sender.fail(f"message {sent.message_id} was not sent: {error}{hint}")
+
+    def settle_confirmed(self) -> None:
+        """Acknowledge what the other broker has confirmed since the last call."""
+        if not self.confirmed:
             return
-        message_id, size = found
-        self._session.settle(_KEY, message_id)
-        self.acknowledged_count += 1
-        consumer.add_credit(size)
-        self._owner.on_confirmed()
+        confirmed, self.confirmed = self.confirmed, []
+        pending, consumer = self.pending, self._consumer
+        if consumer is None:
+            return
+        message_ids: list[int] = []
+        size = 0
+        for sent in confirmed:
+            # Not of a connection before: such a message is back in the queue.
+            if pending.get(sent.message_id) is sent:
+                del pending[sent.message_id]
+                message_ids.append(sent.message_id)
+                size += sent.size
+        if message_ids:
+            self._session.settle_each(_KEY, message_ids)
+            self.acknowledged_count += len(message_ids)
+            consumer.add_credit(size)
+            self._owner.on_confirmed()
 
     def advance(self) -> None:
-        """Go on with large messages. Settle messages that cannot be forwarded."""
+        """Go on with large messages. Settle what was confirmed, and messages that cannot be forwarded."""
+        self.settle_confirmed()
         uploads = self._uploads
         while uploads:
             uploads[0].advance()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from embedbroker.config import BridgeConfig
-from embedclient.agent import Call, CoreMessage, LocatorSettings, Producer, Session, Upload
+from embedclient.agent import Call, CoreMessage, LocatorSettings, Producer, Receipt, Session, Upload
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Instant
 
@@ -31,6 +31,9 @@ class LinkOwner(Protocol):
 
     def on_ready(self, link: BridgeLink) -> None:
         """Send messages from now on."""
+
+    def on_received(self) -> None:
+        """Handle that receipts may have their outcomes."""
 
 
 class BridgeLink(AgentLink):
@@ -100,13 +103,24 @@ class BridgeLink(AgentLink):
             self.peer = connector.name if connector is not None else ""
             self._owner.on_ready(self)
 
-    def send(self, message: CoreMessage) -> Call[None]:
-        """Send a message. The call is done when the other broker has confirmed it."""
+    def receive(self, data: bytes, now: Instant) -> None:
+        super().receive(data, now)
+        self._owner.on_received()
+
+    def send(self, message: CoreMessage, receipt: Receipt) -> None:
+        """Send a message. The receipt gets the outcome when the other broker has confirmed it.
+
+        Raises:
+            JMSException: It cannot be sent; the receipt gets nothing.
+        """
         assert self._producer is not None
-        self.wake()
         if self._config.use_duplicate_detection:
-            return self._producer.send_confirmed(message)
-        return self._producer.send(message)
+            self._producer.send_with_receipt(message, receipt)
+            return
+        call = self._producer.send(message)
+        if call.error is not None:
+            raise call.error
+        call.when_done(lambda: receipt.succeed(None) if call.error is None else receipt.fail(call.error))
 
     def open_upload(self, header: CoreMessage) -> Upload:
         """Begin a large message.

@@ -139,7 +139,9 @@ class NodeForwarding:
         """
         original = message.to_core()
         assert isinstance(original, CoreMessage), original
-        address = split_fqqn(original.address)[0]
+        address = original.address
+        if "::" in address:
+            address = split_fqqn(address)[0]
         unique = bridge_id(self._node, message) if self._detects_duplicates else None
         try:
             copy = None

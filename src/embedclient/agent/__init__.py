@@ -42,6 +42,7 @@ from .consumer._consumer import Consumer
 from .consumer._large_message import LargeDelivery
 from .consumer._prefetch import Delivery
 from .consumer._received import Received
+from .producer._async_sends import Receipt
 from .producer._large_body import Chunker
 from .producer._producer import Producer, Upload
 from .session._queue_state import AddressState, QueueAttributes, QueueState
@@ -92,6 +93,7 @@ __all__ = [
     "QueueState",
     "RandomPolicy",
     "RandomStickyPolicy",
+    "Receipt",
     "Received",
     "RoundRobinPolicy",
     "SendBytes",

@@ -72,6 +72,17 @@ class RemoteBinding:
         return _NODE_ID.sub("", self.cluster_name)
 
     @property
+    def takes_all(self) -> bool:
+        """Return True if each message is wanted there: it is connected, and has a consumer, and nothing is filtered."""
+        return (
+            self.is_connected
+            and self.consumer_count > 0
+            and self.filter is None
+            and not self._consumer_filters
+            and self.load_balancing is not MessageLoadBalancing.OFF
+        )
+
+    @property
     def consumer_filters(self) -> dict[str, int]:
         """Return the filters of consumers, each with the number of consumers that have it."""
         return {text: count for text, (_selector, count) in self._consumer_filters.items()}
@@ -81,6 +92,8 @@ class RemoteBinding:
 
         One without a filter wants every message. Artemis leaves it out as soon as another consumer has a filter.
         """
+        if not self._consumer_filters:
+            return self.consumer_count > 0
         if self._unfiltered_count:
             return True
         return any(selector.matches(message) for selector, _count in self._consumer_filters.values())

@@ -129,6 +129,13 @@ class Group:
         self.position = (found + 1) % len(self.bindings)
         return self.bindings[found]
 
+    def only_elsewhere(self, origin: Queue, queue_name: str | None) -> RemoteBinding | None:
+        """Return the binding that `next_elsewhere` returns for each message; None if that depends on the message."""
+        if len(self._remote) != 1 or len(self.bindings) != 2 or self.home is not origin:
+            return None
+        remote = self._remote[0]
+        return remote if remote.takes_all and queue_name in (None, remote.queue_name) else None
+
     def _find_elsewhere(self, message: Message, origin: Queue, queue_name: str | None) -> int:
         bindings = self.bindings
         count = len(bindings)

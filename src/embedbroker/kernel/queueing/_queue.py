@@ -10,7 +10,7 @@ depend on transactions, records, expiry addresses and protocols: the kernel remo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Protocol
 
@@ -647,6 +647,31 @@ class Queue:
             unsettled = consumer.unsettled.grow()
         unsettled[reference.message.message_id] = reference
         consumer.credit.left -= consumer.port.deliver(consumer, reference)
+
+    def take_run(self, wants: Callable[[Message], bool], limit: int) -> list[Reference]:
+        """Take out the first waiting messages, up to the first that is not wanted, for a consumer that has had a turn.
+
+        They are in delivery from then on. The run is empty where deliveries have rules of their own.
+
+        Args:
+            wants: Returns whether the consumer gets a message.
+            limit: Length of the run at most.
+        """
+        taken: list[Reference] = []
+        owner, backlog = self.owner, self.backlog
+        if self._holds or self.definition.exclusive or isinstance(self.dispatcher, GroupDispatcher):
+            return taken
+        while backlog.size and len(taken) < limit:
+            reference = backlog.pop()
+            message = reference.message
+            if not wants(message):
+                backlog.give_back(reference)
+                break
+            if not (0 < message.expiration <= owner.now_ms and owner.expire(self, reference)):
+                reference.delivery_count += 1
+                taken.append(reference)
+        self.delivering_count += len(taken)
+        return taken
 
     @property
     def _is_publishing(self) -> bool:

@@ -86,6 +86,9 @@ class Forwarding:
 
     def copies(self, message: Message, remote: Sequence[RemoteBinding]) -> list[Copy] | Refused:
         """Return one copy for each broker that has a queue for a message, or why it cannot be copied."""
+        if len(remote) == 1:
+            copy = self.copy(message, remote[0])
+            return copy if isinstance(copy, Refused) else [(copy, remote[0].store_and_forward)]
         routes: dict[Queue, bytes] = {}
         for binding in remote:
             queue = binding.store_and_forward
@@ -98,5 +101,18 @@ class Forwarding:
                 copy.assign_id(self._ids.take())
                 copies.append((copy, queue))
         except RemoteProtocolError as error:
-            return Refused(ErrorCode.INTERNAL_ERROR, f"a message for another broker cannot be copied: {error}")
+            return _not_copied(error)
         return copies
+
+    def copy(self, message: Message, binding: RemoteBinding) -> Message | Refused:
+        """Return the copy for the broker of one binding, or why it cannot be copied."""
+        try:
+            copy = message.with_route(binding.store_and_forward.name, binding.route)
+        except RemoteProtocolError as error:
+            return _not_copied(error)
+        copy.assign_id(self._ids.take())
+        return copy
+
+
+def _not_copied(error: RemoteProtocolError) -> Refused:
+    return Refused(ErrorCode.INTERNAL_ERROR, f"a message for another broker cannot be copied: {error}")

@@ -170,7 +170,7 @@ class Journal:
         self, message: JournaledMessage, transaction_id: int, references: Sequence[tuple[int, int]]
     ) -> None:
         """Append a message. Its stored bytes must not change before they are durable."""
-        if transaction_id or len(references) != 1 or message.is_directed:
+        if len(references) != 1 or message.is_directed:
             self._add_with_references(message, transaction_id, references)
             return
         stored = message.stored_bytes()
@@ -182,8 +182,8 @@ class Journal:
         self._room -= size
         parts = self._parts
         parts.append(_pack_add_one(
-            size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id, 0,
-            message.expiration, message.timestamp, self.wall_ms, 0, 1, len(stored), queue_id, position,
+            size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
+            transaction_id, message.expiration, message.timestamp, self.wall_ms, 0, 1, len(stored), queue_id, position,
         ))  # fmt: skip
         parts.append(stored)
         placement = self._placements.get(queue_id)
@@ -191,6 +191,8 @@ class Journal:
             placement = self._segment.placement(queue_id)
         placement.count += 1
         self._index[message_id] = placement
+        if transaction_id:
+            self._live_index.hold_in_transaction(message_id, transaction_id, self._segment)
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         """Append that one queue has settled one message."""

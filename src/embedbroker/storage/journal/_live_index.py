@@ -94,6 +94,10 @@ class LiveIndex:
     def add_in_transaction(self, message_id: int, queues: Sequence[int], transaction_id: int, segment: Segment) -> None:
         """Add a message in a transaction; it lives at least as long as the transaction is open."""
         self.add(message_id, queues, segment)
+        self.hold_in_transaction(message_id, transaction_id, segment)
+
+    def hold_in_transaction(self, message_id: int, transaction_id: int, segment: Segment) -> None:
+        """Let a message, which has been added, live at least as long as a transaction is open."""
         transaction = self._transaction(transaction_id)
         transaction.adds.append(message_id)
         transaction.segments.setdefault(segment, 0)

@@ -5,22 +5,25 @@ frames.
 """
 
 from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from embedclient.engine.core import PeerCount
 from embedclient.errors import JMSException, exception_for
-from embedclient.wire.core import ExceptionResponse, NullResponse
-
-from .._call import Call
+from embedclient.wire.core import ExceptionResponse
 
 
-class AsyncSend:
-    """A send in flight without a blocked caller. It has a `call` unless no caller waits at all."""
+class Receipt(Protocol):
+    """Takes the outcome of a send. A `Call` is one; a sender of many messages has a smaller object."""
 
-    __slots__ = ("call", "number")
+    def succeed(self, result: None, /) -> None:
+        """Note that the broker has confirmed the message."""
 
-    def __init__(self, call: Call[None] | None, number: int) -> None:
-        self.call = call
-        self.number = number
+    def fail(self, error: JMSException, /) -> None:
+        """Note that the broker has refused the message, or that its answer will not come."""
+
+
+AsyncSend: TypeAlias = tuple[Receipt | None, int]
+"""A send in flight without a blocked caller: its receipt, unless no caller waits at all, and its number."""
 
 
 class AsyncSends:
@@ -35,36 +38,41 @@ class AsyncSends:
         self._in_flight: dict[int, AsyncSend] = {}
         self._next_id = 1
 
-    def add(self, call: Call[None] | None, number: int) -> int:
+    def add(self, receipt: Receipt | None, number: int) -> int:
         """Add the send that leaves as packet `number`. Return its correlation id."""
         correlation_id = self._next_id
         self._next_id = correlation_id + 1
-        self._in_flight[correlation_id] = AsyncSend(call, number)
+        self._in_flight[correlation_id] = receipt, number
         return correlation_id
 
     @property
     def oldest_number(self) -> int | None:
         """Return the number of the oldest send that has no answer, or None."""
-        for send in self._in_flight.values():
-            return send.number
+        for _receipt, number in self._in_flight.values():
+            return number
         return None
 
-    def on_reply(self, packet: NullResponse | ExceptionResponse) -> None:
-        """End the send that the packet answers. Drop a packet that answers no send."""
+    def on_confirmed(self, correlation_id: int) -> None:
+        """End the send that the broker has answered. Drop an answer to no send."""
+        send = self._in_flight.pop(correlation_id, None)
+        if send is not None:
+            receipt, number = send
+            self._peer_count.on_reply(number)
+            if receipt is not None:
+                receipt.succeed(None)
+
+    def on_exception(self, packet: ExceptionResponse) -> None:
+        """End the send that the broker has refused. Drop an answer to no send."""
         correlation_id = packet.correlation_id
         assert correlation_id is not None
         send = self._in_flight.pop(correlation_id, None)
         if send is None:
             return
-        if isinstance(packet, NullResponse):
-            self._peer_count.on_reply(send.number)
-            if send.call is not None:
-                send.call.succeed(None)
-            return
-        self._peer_count.on_exception(send.number)
+        receipt, number = send
+        self._peer_count.on_exception(number)
         error = exception_for(packet.code, packet.message or "")
-        if send.call is not None:
-            send.call.fail(error)
+        if receipt is not None:
+            receipt.fail(error)
         elif self._on_refused is not None:
             self._on_refused(error)
 
@@ -72,13 +80,13 @@ class AsyncSends:
         """Complete all sends up to packet `number`: a send without answer gets nothing but this confirmation."""
         while self._in_flight:
             correlation_id = next(iter(self._in_flight))
-            if self._in_flight[correlation_id].number > number:
+            if self._in_flight[correlation_id][1] > number:
                 return
-            call = self._in_flight.pop(correlation_id).call
-            if call is not None:
-                call.succeed(None)
+            receipt, _number = self._in_flight.pop(correlation_id)
+            if receipt is not None:
+                receipt.succeed(None)
 
     def forget(self) -> list[AsyncSend]:
-        """Remove and return all sends, for a peer that has forgotten the session. The caller ends their calls."""
+        """Remove and return all sends, for a peer that has forgotten the session. The caller ends them."""
         sends, self._in_flight = self._in_flight, {}
         return list(sends.values())

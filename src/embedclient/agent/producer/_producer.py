@@ -17,6 +17,7 @@ from .._rate import rate_limit
 from .._settings import LocatorSettings, SessionFlags
 from ..session._channel import SessionChannel
 from ..session._requests import LargeSend, Send
+from ._async_sends import Receipt
 from ._credits import AddressCredits, CreditTable
 from ._large_body import Chunk, FedBody, HeldBody
 
@@ -168,6 +169,29 @@ class Producer:
             except JMSException as error:
                 return failed_call(error)
         return self._enter(message, blocking=False, confirmed=True)
+
+    def send_with_receipt(self, message: CoreMessage, receipt: Receipt) -> None:
+        """Send as `send_confirmed`. The receipt gets the outcome, in the middle of the step that brings it.
+
+        For senders of many messages: a message that leaves at once has no call.
+
+        Raises:
+            JMSException: The message cannot be sent; the receipt gets nothing.
+        """
+        channel = self._channel
+        if not self.closed and len(message.raw) <= self._large_from and channel.clear and channel.numbered:
+            credits = self.credits
+            if credits is None or credits.address != message.address:
+                credits = None if self._table is None else self._table.get(message.address)
+            if self._rate is None and (credits is None or credits.take(len(message.raw))):
+                if self._on_work is not None:
+                    self._on_work()
+                channel.send_with_receipt(message, self.producer_id, receipt)
+                return
+        call = self.send_confirmed(message)
+        if call.error is not None:
+            raise call.error
+        call.when_done(lambda: receipt.succeed(None) if call.error is None else receipt.fail(call.error))
 
     # --- large messages ---
 

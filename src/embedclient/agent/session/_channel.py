@@ -21,6 +21,9 @@ from typing import Final
 from embedclient.engine.core import Channel, PeerCount
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.wire.core import (
+    ANSWER_BODY,
+    ANSWER_SIZE,
+    FRAME_HEADER_SIZE,
     CoreMessage,
     ExceptionResponse,
     NullResponse,
@@ -38,7 +41,7 @@ from .._deadlines import Deadlines
 from .._rate import RateLimit
 from .._settings import LocatorSettings
 from .._timers import Timers
-from ..producer._async_sends import AsyncSends
+from ..producer._async_sends import AsyncSends, Receipt
 from ._requests import LargeSend, Request, Send, is_counted
 from ._send_queue import SendQueue
 
@@ -232,9 +235,9 @@ class SessionChannel:
                 # Its caller receives whether it may have happened. For all other purposes it counts as sent.
                 request.call.sent &= not request.is_unsent
             request.call.fail(unblocked(cause))
-        for send in sends:
-            if send.call is not None:
-                send.call.fail(unblocked(cause))
+        for receipt, _number in sends:
+            if receipt is not None:
+                receipt.fail(unblocked(cause))
         # Last: a sequence that continued just now may have posted packets for the old session.
         self._channel.reset()
         self._peer_count.reset()
@@ -375,6 +378,11 @@ class SessionChannel:
         call: Call[None] = Call(self._due)
         self._send_numbered(self.connection, message, sender_id, call)
         return call
+
+    def send_with_receipt(self, message: CoreMessage, sender_id: int, receipt: Receipt) -> None:
+        """Send a message as `send_confirmed_at_once`. The receipt gets the outcome."""
+        assert self.connection is not None
+        self._send_numbered(self.connection, message, sender_id, receipt)
 
     def _admit(self, entry: Request | Send) -> None:
         backlog = self.backlog
@@ -573,19 +581,15 @@ class SessionChannel:
             connection.write_parts(parts)
 
     def _send_numbered(
-        self, connection: Connection, message: CoreMessage, sender_id: int, call: Call[None] | None
+        self, connection: Connection, message: CoreMessage, sender_id: int, receipt: Receipt | None
     ) -> None:
         """Send a message with a number. With a confirmation window, every send is answered and kept until confirmed."""
-        correlation_id = self.async_sends.add(call, self._channel.next_command_id)
-        answered = self.version >= VERSION_WITH_CORRELATION
-        frame = b"".join(self._frame_parts(message, answered, correlation_id, sender_id))
-        self._channel.sent(frame)
+        channel, version = self._channel, self.version
+        correlation_id = self.async_sends.add(receipt, channel.next_command_id)
+        answered = version >= VERSION_WITH_CORRELATION
+        frame = b"".join(encode_send(message.raw, self.channel_id, version, answered, correlation_id, sender_id))
+        channel.sent(frame)
         connection.write(frame)
-
-    def _frame_parts(
-        self, message: CoreMessage, answered: bool, correlation_id: int, sender_id: int
-    ) -> tuple[bytes, bytes | bytearray, bytes]:
-        return encode_send(message.raw, self.channel_id, self.version, answered, correlation_id, sender_id)
 
     def _take_blocking_id(self) -> int:
         """Return the next number of a blocking call. Calls whose packet has no field for it take one, too."""
@@ -612,6 +616,16 @@ class SessionChannel:
 
     # --- replies ---
 
+    def on_answer(self, buffer: bytes | bytearray, start: int, end: int) -> bool:
+        """Handle a NULL_RESPONSE to an asynchronous send, without a packet object. Return False for all others."""
+        if end - start != ANSWER_SIZE or self.version < VERSION_WITH_CORRELATION:
+            return False
+        correlation_id = ANSWER_BODY.unpack_from(buffer, start + FRAME_HEADER_SIZE)[0]
+        if correlation_id <= 0:
+            return False
+        self.async_sends.on_confirmed(correlation_id)
+        return True
+
     def on_reply(self, packet: Packet) -> None:
         """Deliver a reply to its request. Drop a reply without a request.
 
@@ -620,7 +634,11 @@ class SessionChannel:
         and that reply arrives in front of the next one.)
         """
         if isinstance(packet, (NullResponse, ExceptionResponse)) and (packet.correlation_id or -1) > 0:
-            self.async_sends.on_reply(packet)
+            if isinstance(packet, ExceptionResponse):
+                self.async_sends.on_exception(packet)
+            else:
+                assert packet.correlation_id is not None
+                self.async_sends.on_confirmed(packet.correlation_id)
             return
         request = self._in_flight
         if request is None:

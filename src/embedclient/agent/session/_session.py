@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from ._xa import Branches
 
 _SESS_RECEIVE_MSG: Final = 75
+_NULL_RESPONSE: Final = 21
 _PACKETS_CONFIRMED: Final = 22
 
 
@@ -201,7 +202,7 @@ class Session:
             if consumer is not None:
                 raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, channel.version)
                 consumer.on_message(self._read_message(raw), delivery_count, end - start)
-        else:
+        elif packet_type != _NULL_RESPONSE or not channel.on_answer(buffer, start, end):
             self._on_packet(decode_packet(buffer, start, end, channel.version, from_client=False), end - start)
         if channel.numbered and packet_type != _PACKETS_CONFIRMED:
             channel.count_received(end - start)

@@ -28,6 +28,8 @@ from ._message import (
 from ._message_lane import (
     ACKNOWLEDGE_BODY,
     ACKNOWLEDGE_RUN,
+    ANSWER_BODY,
+    ANSWER_SIZE,
     CREDIT_BODY,
     RECEIVE_TRAILER,
     RECEIVE_TRAILER_SIZE,
@@ -219,6 +221,8 @@ if TYPE_CHECKING:
 __all__ = [
     "ACKNOWLEDGE_BODY",
     "ACKNOWLEDGE_RUN",
+    "ANSWER_BODY",
+    "ANSWER_SIZE",
     "BACKUP_VOTE_HANDLER",
     "CREDIT_BODY",
     "DATAGRAM_BYTES_MAX",

@@ -445,9 +445,18 @@ class CoreMessage:
             queue_ids: Ids of the queues of the other broker, 8 bytes each, big-endian.
         """
         count, _last, end = self._entries()
+        source, body_end = self.raw, self._body_end
         copy = RoutedCoreMessage()
-        self._write_copy(copy, self.address, count, end, _head_of(route_property(queue_name)), queue_ids)
-        copy._route_at = copy.properties_at + end - self.properties_at if count else copy.properties_at + 5
+        if not count or end != len(source) or source[body_end + 8] != 1:
+            self._write_copy(copy, self.address, count, end, _head_of(route_property(queue_name)), queue_ids)
+            copy._route_at = copy.properties_at + end - self.properties_at if count else copy.properties_at + 5
+            return copy
+        raw = source + _route_entry(queue_name, queue_ids)
+        raw[body_end : body_end + 8] = _NO_ID
+        _I32.pack_into(raw, self.properties_at + 1, count + 1)
+        copy._user_id_at = self._user_id_at
+        copy._route_at = end
+        self._copy_headers(copy, raw)
         return copy
 
     def route_in(self, queue_name: str) -> bytes | None:
@@ -537,17 +546,22 @@ class CoreMessage:
             raw += entries[index]
             raw += _I32.pack(len(entries[index + 1]))
             raw += entries[index + 1]
+        self._copy_headers(copy, raw)
+        copy.address = address
+
+    def _copy_headers(self, copy: CoreMessage, raw: bytearray) -> None:
+        """Set what ``copy``, without id, has in common with this message, except for the place of its user id."""
         # One by one: to read the headers again would cost several times that.
         copy.raw = raw
         copy.encoded_size = copy.memory_size = len(raw)
         copy.message_id = 0
-        copy.address = address
+        copy.address = self.address
         copy.type = self.type
         copy.durable = self.durable
         copy.expiration = self.expiration
         copy.timestamp = self.timestamp
         copy.priority = self.priority
-        copy._body_end = body_end
+        copy._body_end = self._body_end
         copy._properties = None
 
     def with_expiration(self, expiration: int) -> CoreMessage:
@@ -655,6 +669,23 @@ class RoutedCoreMessage(CoreMessage):
 
     def _route_entries(self) -> tuple[int, int, int]:
         return _I32.unpack_from(self.raw, self.properties_at + 1)[0], self._route_at, len(self.raw)
+
+    def on_route(self, address: str, queue_name: str, name: str, value: bytes | None) -> CoreMessage | None:
+        source, route_at, body_end = self.raw, self._route_at, self._body_end
+        head = _head_of(route_property(queue_name))
+        if address != self.address or source[body_end + 8] != 1 or not source.startswith(head, route_at):
+            return super().on_route(address, queue_name, name, value)
+        copy = CoreMessage()
+        raw = source[:route_at]
+        raw[body_end : body_end + 8] = _NO_ID
+        raw += _ROUTE_HEAD + source[route_at + len(head) :]
+        if value is not None:
+            raw += _head_of(name) + _I32.pack(len(value)) + value
+            count_at = self.properties_at + 1
+            _I32.pack_into(raw, count_at, _I32.unpack_from(raw, count_at)[0] + 1)
+        copy._user_id_at = self._user_id_at
+        self._copy_headers(copy, raw)
+        return copy
 
 
 class DirectedCoreMessage(CoreMessage):
@@ -768,6 +799,12 @@ def changed_properties(
 def _head_of(name: str) -> bytes:
     """Return the beginning of a property of bytes, up to the length of its value."""
     return encode_simple_string(name) + _BYTES_TAG
+
+
+@lru_cache(maxsize=256)
+def _route_entry(queue_name: str, queue_ids: bytes) -> bytes:
+    """Return the property in which a message of a store-and-forward queue has its route."""
+    return _head_of(route_property(queue_name)) + _I32.pack(len(queue_ids)) + queue_ids
 
 
 _ROUTE_HEAD: Final = _head_of(ROUTE_TO)

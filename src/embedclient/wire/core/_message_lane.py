@@ -15,6 +15,8 @@ from ._message import from_1x, to_1x
 __all__ = [
     "ACKNOWLEDGE_BODY",
     "ACKNOWLEDGE_RUN",
+    "ANSWER_BODY",
+    "ANSWER_SIZE",
     "CREDIT_BODY",
     "RECEIVE_TRAILER",
     "RECEIVE_TRAILER_SIZE",
@@ -44,6 +46,9 @@ RECEIVE_TRAILER_SIZE: Final = RECEIVE_TRAILER.size
 ACKNOWLEDGE_BODY: Final = Struct(">qq?")
 # The same as a whole frame: the common part of one consumer's, message id, response wanted.
 ACKNOWLEDGE_RUN: Final = Struct(">21sq?")
+# Body of NULL_RESPONSE with the correlation id of a send, and the size of that frame.
+ANSWER_BODY: Final = Struct(">q")
+ANSWER_SIZE: Final = FRAME_HEADER_SIZE + ANSWER_BODY.size
 # Body of SESS_FLOWTOKEN: consumer id, credits in bytes.
 CREDIT_BODY: Final = Struct(">qi")
 

@@ -82,3 +82,8 @@ def test_kept_properties_are_those_that_a_receiver_decodes() -> None:
     assert (original.property("a"), original.property("missing")) == ("text", None)
     # A changed copy is decoded anew.
     assert original.with_bytes_behind("elsewhere", NAME, b"id").property(NAME) == b"id"
+
+
+def test_a_route_is_put_in_place_of_bytes_behind_the_last_property() -> None:
+    odd = CoreMessage.parse(message(a=1).raw + b"rest")
+    assert odd.with_route(QUEUE, IDS) == message(a=1).with_route(QUEUE, IDS)
