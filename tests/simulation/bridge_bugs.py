@@ -64,7 +64,7 @@ def drop_a_message_that_was_not_sent(patch: pytest.MonkeyPatch) -> None:
     refuse = fault_point("refuse a forwarded message")
 
     def careless(self: BridgeConsumer, sent: Any, error: Any) -> None:
-        if self.pending.get(sent.message_id) is sent and self._consumer is not None:
+        if sent.message_id in self.pending and self._consumer is not None:
             self._session.settle(_KEY, sent.message_id)
         refuse(self, sent, error)
 

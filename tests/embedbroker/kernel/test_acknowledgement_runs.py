@@ -97,3 +97,19 @@ def test_a_run_of_what_was_only_looked_at_settles_nothing() -> None:
     stage.run_all()
     assert session.settle_run(browser.key, [message.message_id for message in taker.messages]) == []
     assert stage.kernel.address_manager.queues["q"].message_count == 5
+
+
+def test_messages_in_any_order_are_accepted_alone() -> None:
+    one, session, key, ids = given(transacted=False)
+    other, other_session, other_key, _ = given(transacted=False)
+    chosen = [ids[5], ids[900], 10**9, *ids[7:200], *reversed(ids[300:400]), ids[5]]
+    session.settle_each(key, chosen)
+    for message_id in chosen:
+        if message_id in ids and message_id not in (ids[5], 10**9):
+            assert other_session.settle(other_key, message_id) is None
+    other_session.settle(other_key, ids[5])
+    held, _, counts, _, records = state(one, session)  # type: ignore[misc]
+    expected, _, expected_counts, _, expected_records = state(other, other_session)  # type: ignore[misc]
+    assert (held, counts) == (expected, expected_counts) and len(held) == MANY - 295
+    assert sorted(map(repr, records)) == sorted(map(repr, expected_records))
+    session.settle_each(key + 1, chosen)

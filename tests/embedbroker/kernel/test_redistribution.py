@@ -388,6 +388,22 @@ def test_many_messages_move_in_portions_and_in_order(stage: Stage) -> None:
     stage.kernel.check()
 
 
+def test_a_run_passes_over_what_stays_and_what_has_expired(stage: Stage) -> None:
+    binding = bind(stage, load_balancing=OFF_WITH)
+    letters = [letter(str(number), priority=4 + number % 2) for number in range(200)]
+    letters[41] = letter("stays", priority=5, _AMQ_GROUP_ID="g")
+    letters[61] = letter("expires", priority=5, expiration=stage.kernel.now_ms + 5)
+    stage.send(*letters)
+    stage.run_all()
+    stage.kernel.now_ms += 10
+    appear(stage, binding)
+    assert stage.waiting("orders") == ["stays"]
+    odd = [str(number) for number in range(1, 200, 2) if number not in (41, 61)]
+    assert moved(stage) == [*odd, *map(str, range(0, 200, 2))]
+    assert counts(stage)[:2] == (1, 0) and stage.kernel.address_manager.queues["orders"].expired_count == 1
+    stage.kernel.check()
+
+
 def test_a_paused_queue_and_an_internal_one_keep_their_messages(stage: Stage) -> None:
     binding = bind(stage, load_balancing=OFF_WITH)
     queue = stage.kernel.address_manager.queues["orders"]
