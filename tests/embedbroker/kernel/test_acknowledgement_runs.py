@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def given(*, transacted: bool) -> tuple[Stage, Session, int, list[int]]:
     return stage, session, consumer.key, [message.message_id for message in taker.messages]
 
 
-def state(stage: Stage, session: Session) -> object:
+def state(stage: Stage, session: Session) -> tuple[Any, ...]:
     """All that an acknowledgement may change."""
     queue = stage.kernel.address_manager.queues["q"]
     transaction = session.transaction
@@ -108,8 +109,8 @@ def test_messages_in_any_order_are_accepted_alone() -> None:
         if message_id in ids and message_id not in (ids[5], 10**9):
             assert other_session.settle(other_key, message_id) is None
     other_session.settle(other_key, ids[5])
-    held, _, counts, _, records = state(one, session)  # type: ignore[misc]
-    expected, _, expected_counts, _, expected_records = state(other, other_session)  # type: ignore[misc]
+    held, _, counts, _, records = state(one, session)
+    expected, _, expected_counts, _, expected_records = state(other, other_session)
     assert (held, counts) == (expected, expected_counts) and len(held) == MANY - 295
     assert sorted(map(repr, records)) == sorted(map(repr, expected_records))
     session.settle_each(key + 1, chosen)
