@@ -388,8 +388,9 @@ class Membership:
 
     def link_to(self, connector: TransportConfiguration) -> ControlLink | None:
         """Return the link to the active broker at a place, if that one has accepted this broker for its cluster."""
-        for link in self.links:
-            if link.connector.leads_where(connector) and not link.waits:
+        for outbound in self._outbound_peers:
+            link = outbound.authorized_link
+            if link is not None and link.connector.leads_where(connector) and not link.waits:
                 return link
         return None
 

@@ -112,6 +112,8 @@ class MemberBridge:
         self.queue = queue
         #: The member as it was announced last, also after it is gone.
         self.member = member
+        # What was followed last.
+        self._announced: Member | None = None
         #: Event id of the member, as long as it was not announced as gone since the last connection.
         self.known_event_id = member.event_id
         self.bindings = RemoteBindings(
@@ -151,6 +153,9 @@ class MemberBridge:
 
     def follow(self, member: Member) -> None:
         """Use news of the member: its next connection goes to the place of now."""
+        if member is self._announced:
+            return  # the news are of another member
+        self._announced = member
         self.member = evolve(member, live=member.live or self.member.live, backup=member.backup or self.member.backup)
         if not self._was_gone:
             self.known_event_id = member.event_id

@@ -112,10 +112,9 @@ class Ground:
         self._host_backup = host_backup
 
     def make(self) -> EmbeddedBroker:
-        settings = {"segment_size_bytes": _SEGMENT_BYTES, **self._settings()}
-        return self.make_with(BrokerConfig(name=self._name), settings)
+        return self.make_with(None, {"name": self._name, "segment_size_bytes": _SEGMENT_BYTES, **self._settings()})
 
-    def make_with(self, config: BrokerConfig, settings: dict[str, Any]) -> EmbeddedBroker:
+    def make_with(self, config: BrokerConfig | None, settings: dict[str, Any]) -> EmbeddedBroker:
         """Return a broker of this place, not started."""
         directory, leases = self.store.directory, self.group.leases
         if self.port.url.startswith("tcp:"):

@@ -116,7 +116,8 @@ class EmbeddedBroker:
         if "data_directory" in changes:
             # The directory of a file belongs to the journal that the file names: another journal has its own, or none.
             changes.setdefault("large_messages_directory", None)
-        self.config = evolve(config if config is not None else BrokerConfig(), **cast(dict[str, Any], changes))
+        given = cast(dict[str, Any], changes)
+        self.config = BrokerConfig(**given) if config is None else evolve(config, **given)
         if "user_source" not in changes and _gives_users(self.config, changes):
             # Files must not replace what the program gives.
             self.config = evolve(self.config, user_source=None)
