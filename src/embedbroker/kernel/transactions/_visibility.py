@@ -84,7 +84,6 @@ class VisibilityQueue:
             if isinstance(first, Queue):
                 pending.popleft()
                 assert reference is not None
-                # `_show`, written out: each durable message comes this way.
                 if first.deleted:
                     self._removal.drop(first, reference.message)
                 else:
@@ -93,16 +92,13 @@ class VisibilityQueue:
                 continue
             before = budget
             for queue, following in islice(first, budget):
-                self._show(queue, following)
+                if queue.deleted:
+                    self._removal.drop(queue, following.message)
+                else:
+                    queue.publish_expected(following)
                 budget -= 1
             if before == budget or budget > 0:
                 pending.popleft()
         self._is_publishing = False
         self.next_point = pending[0][0] if pending else math.inf
         return budget
-
-    def _show(self, queue: Queue, reference: Reference) -> None:
-        if queue.deleted:
-            self._removal.drop(queue, reference.message)
-        else:
-            queue.publish_expected(reference)

@@ -12,6 +12,7 @@ operations on integers, which is still cheaper than looking for one property.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import unpack
 
 from embedbroker.kernel import BRIDGE_ID_PREFIX
@@ -38,6 +39,8 @@ _BEFORE_ROUTE_TO = len(property_key(ROUTE_TO)) + 1 + 4
 _QUEUE_ID_BYTES = 8
 # No address has so many queues. A longer list is not read, so that it cannot take much memory or a long step.
 _QUEUE_IDS_MAX = 100_000
+# Lists up to this size are read once.
+_FEW_BYTES = 8 * _QUEUE_ID_BYTES
 _GROUP_ID = "_AMQ_GROUP_ID"
 _NO_QUEUES: frozenset[int] = frozenset()
 # Values that decide something: with another value it is another kind of message.
@@ -237,6 +240,16 @@ def queues_of_others(message: CoreMessage) -> tuple[frozenset[int], str | None]:
 
 
 def _queue_ids(chosen: bytes | bytearray) -> frozenset[int]:
+    # Messages of one bridge have the same few queues again and again.
+    return _few_queue_ids(bytes(chosen)) if len(chosen) <= _FEW_BYTES else _many_queue_ids(chosen)
+
+
+@lru_cache(maxsize=256)
+def _few_queue_ids(chosen: bytes) -> frozenset[int]:
+    return _many_queue_ids(chosen)
+
+
+def _many_queue_ids(chosen: bytes | bytearray) -> frozenset[int]:
     if len(chosen) > _QUEUE_IDS_MAX * _QUEUE_ID_BYTES:
         return _NO_QUEUES
     count = len(chosen) // _QUEUE_ID_BYTES

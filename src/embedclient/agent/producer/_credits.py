@@ -95,7 +95,7 @@ class AddressCredits:
 class CreditTable:
     """The balances of one session, by address."""
 
-    __slots__ = ("_balances", "_half_window", "_request", "_unused")
+    __slots__ = ("_balances", "_half_window", "_newest", "_request", "_unused")
 
     def __init__(self, producer_window_size: int, request: Callable[[int, str], None]) -> None:
         assert producer_window_size >= 0
@@ -104,6 +104,8 @@ class CreditTable:
         self._balances: dict[str, AddressCredits] = {}
         # Addresses without an open producer, least recently used first.
         self._unused: dict[str, None] = {}
+        # The last one of those, if it was used last of all.
+        self._newest: AddressCredits | None = None
 
     def balances(self) -> dict[str, int]:
         """Return the credits of each address, in bytes."""
@@ -111,6 +113,9 @@ class CreditTable:
 
     def get(self, address: str) -> AddressCredits:
         """Return the balance of an address, for a message of an anonymous producer."""
+        newest = self._newest
+        if newest is not None and newest.address == address:
+            return newest
         credits = self._balances.get(address)
         if credits is None:
             credits = AddressCredits(address, self._half_window, self._request)
@@ -119,6 +124,7 @@ class CreditTable:
         if credits.producers == 0:
             self._unused.pop(address, None)
             self._unused[address] = None
+            self._newest = credits
             if len(self._unused) > UNUSED_ADDRESSES_MAX:
                 oldest = next(iter(self._unused))
                 del self._unused[oldest]
@@ -130,12 +136,14 @@ class CreditTable:
         credits = self.get(address)
         credits.producers += 1
         self._unused.pop(address, None)
+        self._newest = None
         return credits
 
     def release(self, credits: AddressCredits) -> None:
         credits.producers -= 1
         if credits.producers == 0:
             self._unused[credits.address] = None
+            self._newest = None
 
     def on_granted(self, address: str, credits: int) -> None:
         balance = self._balances.get(address)
