@@ -9,7 +9,9 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
+import os
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +28,12 @@ _BY_NAME_ONLY = [Path(__file__).parent / name for name in ("interop", "pipeline"
 
 
 def pytest_configure() -> None:
-    """Ctrl-C is a matter of some tests, and a shell that runs pytest in its background has it ignored."""
+    """Ctrl-C is a matter of some tests, and a shell that runs pytest in its background has it ignored.
+
+    Bytecode is half of the start of the processes that tests start.
+    """
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -12,7 +12,7 @@ from tests.interop.artemis import ArtemisBroker
 from tests.interop.programs import Program
 from tests.interop.registry import missing
 
-START_SECONDS_MAX = 20
+START_SECONDS_MAX = 120
 
 
 class BrokerUnderTest(Protocol):

@@ -20,7 +20,7 @@ from tests.interop.artemis import free_port
 from tests.interop.artemis_pair import ArtemisPair
 from tests.interop.programs import Program
 
-SECONDS_MAX = 30
+SECONDS_MAX = 90
 
 
 class PairMember(Protocol):

@@ -20,7 +20,7 @@ from tests.interop.artemis import ArtemisBroker, free_port
 from tests.interop.programs import Program
 from tests.interop.test_java_client_of_a_pair import client_of
 
-SECONDS_MAX = 30
+SECONDS_MAX = 90
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 USER, PASSWORD = "cluster-user", "cluster-password"
 

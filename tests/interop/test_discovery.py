@@ -18,7 +18,7 @@ from embedclient.transport import SystemDatagrams
 from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 from tests.interop.artemis import ArtemisBroker, command_line, free_port
 
-SECONDS_MAX = 30
+SECONDS_MAX = 90
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 ADDRESS, LOOPBACK = "231.7.7.7", "127.0.0.1"
 

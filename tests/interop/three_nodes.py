@@ -26,7 +26,7 @@ from embedbroker import (
 from embedclient import ConnectionFactory, MessageConsumer, Queue, Session, TextMessage, Topic
 from tests.interop.artemis import READY, ArtemisBroker
 
-SECONDS_MAX = 30
+SECONDS_MAX = 90
 USER, PASSWORD = "cluster-user", "cluster-password"
 NOTES = Topic("activemq.notifications")
 #: Queues of every node. Messages of those called "moved" leave a node as soon as consumers are elsewhere only.

@@ -15,7 +15,7 @@ async def numbers(consumer: ClientConsumer, count: int) -> list[int]:
     """The numbers of so many messages."""
     found = []
     for _ in range(count):
-        message = await consumer.receive(timeout=20)
+        message = await consumer.receive(timeout=60)
         assert message is not None
         number = message.properties["n"]
         assert isinstance(number, int)
@@ -64,7 +64,7 @@ async def test_large_messages_move(cluster_over_tcp: MakeCluster) -> None:
         for body in bodies:
             await first.create_producer(Queue("orders")).send(BytesMessage(body))
         consumer = await second.create_consumer(Queue("orders"))
-        found = [await consumer.receive(timeout=20) for _ in bodies]
+        found = [await consumer.receive(timeout=60) for _ in bodies]
         assert [each.body for each in found if isinstance(each, BytesMessage)] == bodies
         await cluster.assert_empty("orders")
     cluster.assert_nothing_lost()

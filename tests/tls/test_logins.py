@@ -28,7 +28,7 @@ async def test_a_client_is_the_user_that_its_certificate_names(files: Files) -> 
         session.create_consumer(Queue("orders")) as consumer,
     ):
         await session.create_producer(Queue("orders")).send("one")
-        message = await consumer.receive(timeout=10)
+        message = await consumer.receive(timeout=60)
     assert message is not None and message.properties["JMSXUserID"] == "orders-app"
 
 

@@ -111,7 +111,7 @@ class GuardedBroker:
             stream: ByteStream = vm_connect(self.broker.vm_url.removeprefix("vm://"))
         else:
             await trio.lowlevel.checkpoint()
-            connected = socket.create_connection(("127.0.0.1", self.broker.port), timeout=5)
+            connected = socket.create_connection(("127.0.0.1", self.broker.port), timeout=60)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connected.setblocking(False)
             return Intruder(TcpStream(connected), [], FrameSplitter(), connected)
@@ -128,7 +128,7 @@ class GuardedBroker:
         self._count += 1
         await self._session.create_producer("witness").send(f"{self._count}")
         async with self._session.create_consumer("witness") as consumer:
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.body == f"{self._count}"
 
     def holdings(self) -> tuple[int, ...]:
@@ -149,7 +149,7 @@ class GuardedBroker:
 async def guarded_broker(caplog: pytest.LogCaptureFixture, **config: object) -> AsyncIterator[GuardedBroker]:
     """A broker with its witness. At the end everything is as it was before the intruders came."""
     caplog.set_level(logging.DEBUG, LOGGER)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         async with (
             EmbeddedBroker(**config) as broker,  # type: ignore[arg-type]  # tests name real fields
             ConnectionFactory(broker.url).connect() as connection,

@@ -35,6 +35,7 @@ def drain(stage: Stage) -> None:
     stage.settle_disk()
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", range(16))
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "durable"])
 def test_the_node_lives_and_is_empty_at_the_end(seed: int, durable: bool) -> None:

@@ -59,6 +59,7 @@ def refused(options: list[str | Path]) -> str:
     return ended.stderr.splitlines()[-1]
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_a_broker_whose_segments_are_gone_refuses_to_be_live_and_empty(
     options: list[str | Path], tmp_path: Path, end: signal.Signals

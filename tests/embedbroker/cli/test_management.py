@@ -547,7 +547,7 @@ def test_a_bridge_is_created_shown_stopped_and_destroyed(run: Command, broker: T
     assert (created.exit_code, created.stdout, created.stderr) == (0, "", "created bridge mover\n")
     assert run("send", "orders", "tea").exit_code == 0
     with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
-        message = session.create_consumer(Queue("arrivals")).receive(timeout=10)
+        message = session.create_consumer(Queue("arrivals")).receive(timeout=60)
         assert message is not None and message.properties["via"] == "bridge"
     (row,) = of_json(run("bridge", "list", "--json"))
     assert (row["Name"], row["FilterString"], row["StaticConnectors"]) == ("mover", "AMQPriority>3", ["itself"])

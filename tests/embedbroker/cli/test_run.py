@@ -400,4 +400,4 @@ def test_a_broker_that_scales_down_has_moved_everything_when_its_process_ends(tm
             assert process.event() == {"event": "stopped"}
             assert process.exit_code() == 0
         with ConnectionFactory(heir.url).connect() as connection, connection.session() as session:
-            assert session.create_consumer(Queue("orders")).receive_body(str, timeout=10) == "moved"
+            assert session.create_consumer(Queue("orders")).receive_body(str, timeout=60) == "moved"

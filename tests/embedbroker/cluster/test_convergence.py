@@ -63,6 +63,7 @@ def as_a_client_sees_it(visitor: Visitor, broker: str) -> dict[str, str | None]:
     return {node_id: node.primary.name if node.primary else None for node_id, node in topology.nodes.items()}
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", range(40))
 def test_members_agree_when_everything_is_healed(seed: int) -> None:
     chance = Random(seed)
@@ -81,6 +82,7 @@ def test_members_agree_when_everything_is_healed(seed: int) -> None:
         assert as_a_client_sees_it(visitor, witness) == truth(town)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", range(30))
 def test_everybody_knows_which_of_a_pair_is_live_and_which_stands_by(seed: int) -> None:
     chance = Random(seed)

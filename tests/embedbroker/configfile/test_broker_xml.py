@@ -434,5 +434,5 @@ async def test_a_broker_has_the_addresses_of_its_file(tmp_path: Path) -> None:
         session.create_consumer("a::q") as consumer,
     ):
         await session.create_producer("queue://a").send("hello")
-        message = await consumer.receive(timeout=5)
+        message = await consumer.receive(timeout=60)
         assert message is not None and message.body == "hello"

@@ -537,6 +537,7 @@ def test_roles_are_those_of_logins_where_names_have_outer_blanks(tmp_path: Path)
     assert agree() == {"bob ": ["other"], "bob": ["view"], "last": ["amq"]}
 
 
+@pytest.mark.search
 def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path: Path) -> None:
     # A character beyond ISO 8859-1 takes six bytes.
     source = changed(tmp_path)

@@ -553,7 +553,7 @@ class KernelBesideModel(RuleBasedStateMachine):
 
 
 STEPS = settings(max_examples=50, stateful_step_count=60, deadline=None)
-TestKernelBesideModel = KernelBesideModel.TestCase
+TestKernelBesideModel = pytest.mark.search(KernelBesideModel.TestCase)
 TestKernelBesideModel.settings = STEPS
 
 
@@ -613,6 +613,7 @@ FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
 ]
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_model_finds_a_planted_fault(fault: Callable[[pytest.MonkeyPatch], None]) -> None:
     hunt = settings(

@@ -83,6 +83,7 @@ def test_a_branch_of_100_000_messages_is_in_doubt_and_committed_as_a_whole() -> 
     }
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("kind", TRANSACTIONS)
 def test_every_moment_of_a_small_one_is_tried(kind: str) -> None:
     trials = Trials(kind, 1_000, SMALL_BYTES)

@@ -202,7 +202,7 @@ def test_silence_beyond_the_time_to_live_ends_the_connection(stage: Stage) -> No
 def test_a_time_to_live_of_minus_one_never_ends(stage: Stage) -> None:
     peer = stage.connect()
     peer.send(Ping(-1), channel=0)
-    stage.advance(1_000_000)
+    stage.advance(100_000)
     assert peer.state() == "open"
 
 

@@ -28,6 +28,7 @@ HUGE = 100_000
 FULL_WORK = 2_000
 
 
+@pytest.mark.search
 @works
 def test_no_step_does_more_because_there_is_more_to_do(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     """In lines of Python. Limits that do not depend on ``work_per_step_max`` are made as small."""
@@ -61,6 +62,7 @@ def test_a_hundred_thousand_messages_take_their_turns(work: Work) -> None:
     assert percentile(measured.other or [0.0], 99) <= longest_other
 
 
+@pytest.mark.search
 @works
 def test_the_longest_step_is_shorter_than_what_is_taken_off_a_lease(work: Work) -> None:
     """A step that begins with a lease ends, and confirms, before another broker may have it. A shorter lease than that

@@ -585,7 +585,7 @@ def result_of(work: Generator[None, None, object]) -> tuple[dict[str, Any], int,
 @pytest.mark.parametrize(
     ("count", "options", "first"),
     [
-        (1_000_000, "", 0),
+        pytest.param(1_000_000, "", 0, marks=pytest.mark.search),
         (50_000, '{"field":"","operation":"","value":"","sortField":"id","sortOrder":"desc"}', 49_999),
         (50_000, '{"field":"name","operation":"CONTAINS","value":"7","sortField":"name","sortOrder":"desc"}', 49_997),
     ],
@@ -598,6 +598,7 @@ def test_a_page_of_many_elements_takes_little_memory(count: int, options: str, f
     assert peak < 2 * 1024 * 1024, peak
 
 
+@pytest.mark.search
 def test_a_million_elements_at_once_are_refused_and_take_little_memory() -> None:
     tracemalloc.start()
     try:
@@ -609,6 +610,7 @@ def test_a_million_elements_at_once_are_refused_and_take_little_memory() -> None
         tracemalloc.stop()
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("pages", ['["",1,100]', '["",-1,-1]'], ids=["a page", "all"])
 def test_a_call_over_a_million_elements_leaves_others_served(
     pages: str, manager: Manager, monkeypatch: pytest.MonkeyPatch

@@ -144,6 +144,7 @@ def test_thousands_of_failed_logins_leave_a_few_lines_and_no_memory() -> None:
     assert outcome(ask(stage, "plain", "p")) == "admitted"
 
 
+@pytest.mark.search
 def test_twenty_thousand_guesses_cost_few_hashes() -> None:
     stage = staged()
     guesser = stage.connect()

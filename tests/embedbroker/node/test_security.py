@@ -312,6 +312,7 @@ def test_guessing_is_slowed_by_the_clock_of_the_node() -> None:
     assert len(refused) == 7 and "guess" not in "".join(refused)
 
 
+@pytest.mark.search
 def test_a_hundred_thousand_failed_logins_harm_no_other_client() -> None:
     stage = Stage(users=[ADMIN, TESTER])
     witness = stage.connect().open_session(user="admin", password="a")

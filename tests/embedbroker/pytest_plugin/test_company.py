@@ -14,7 +14,7 @@ from tests.embedbroker.pytest_plugin.conftest import Inner
 
 ROOT = Path(__file__).parents[3]
 # A separate process, or several, or a stretch of virtual time in which brokers look for each other.
-SLOW_START = pytest.mark.timeout(180)
+SLOW_START = pytest.mark.timeout(600)
 FAILOVER = """
     async def test_failover(broker_pair):
         await put(broker_pair.url, "before")

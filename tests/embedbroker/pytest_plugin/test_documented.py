@@ -88,7 +88,7 @@ def test_the_example_of_a_stranger_uses_documented_names_only() -> None:
     assert set(re.findall(r"^(?:from|import) (\w+)", source, re.MULTILINE)) == {"embedclient"}
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("options", [(), ("--embedbroker-real",)], ids=["virtual", "real"])
 def test_the_examples_pass_in_virtual_and_in_real_time(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]

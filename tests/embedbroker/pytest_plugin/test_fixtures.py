@@ -148,7 +148,7 @@ def test_virtual_time_passes_at_once_for_broker_and_client(inner: Inner) -> None
     result.assert_outcomes(passed=1)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_virtual_time_needs_no_thread_and_no_socket(inner: Inner) -> None:
     result = inner(
         """

@@ -11,7 +11,8 @@ from embedbroker.pytest_plugin import PAIR_MODES
 from tests.embedbroker.pytest_plugin.whatever_breaks import TURNS
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.search
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", PAIR_MODES)
 def test_a_pair_keeps_its_word_whatever_breaks(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, kind: str

@@ -88,7 +88,7 @@ async def test_a_client_that_reconnects_goes_on_after_the_start_and_loses_nothin
             async with session.create_consumer("queue://orders") as consumer:
                 texts = []
                 for _ in range(3):
-                    message = await consumer.receive(timeout=10)
+                    message = await consumer.receive(timeout=60)
                     assert isinstance(message, TextMessage)
                     texts.append(message.text)
         assert texts == ["order 0", "order 1", "order 2"]
@@ -105,7 +105,7 @@ async def test_the_caller_over_the_acceptor_stops_it_without_an_answer() -> None
             with pytest.raises(JMSException):
                 async with session.create_consumer(replies) as consumer:
                     await session.create_producer("queue://activemq.management").send(request)
-                    await consumer.receive(timeout=10)
+                    await consumer.receive(timeout=60)
         assert not await broker.management.is_acceptor_started("artemis")
 
 

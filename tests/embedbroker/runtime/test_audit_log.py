@@ -45,7 +45,7 @@ def send(connection: Connection, *bodies: str) -> None:
 
 def take(connection: Connection, count: int) -> list[str]:
     with connection.session() as session, session.create_consumer("orders") as consumer:
-        received = [consumer.receive(timeout=10) for _ in range(count)]
+        received = [consumer.receive(timeout=60) for _ in range(count)]
     return [str(message.body) for message in received if message is not None]
 
 
@@ -69,9 +69,9 @@ def test_a_message_that_comes_back_is_returned_and_delivered_with_its_flag(tmp_p
     with connected(config(tmp_path)) as connection:
         send(connection, "a")
         with connection.session(transacted=True) as session, session.create_consumer("orders") as consumer:
-            assert consumer.receive(timeout=10) is not None
+            assert consumer.receive(timeout=60) is not None
             session.rollback()
-            again = consumer.receive(timeout=10)
+            again = consumer.receive(timeout=60)
             assert again is not None and again.redelivered
             session.commit()
     entries = entries_in(tmp_path / "audit")

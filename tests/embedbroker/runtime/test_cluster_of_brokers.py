@@ -14,7 +14,7 @@ from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, Queue
 from embedclient.transport import TransportLost, connect_tcp
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 
 def member(path: Path | None, *others: EmbeddedBroker, **changes: object) -> EmbeddedBroker:

@@ -43,7 +43,7 @@ class Asker:
         self.producer.send(
             self.session.create_message(body, durable=False, type=MessageType.TEXT, properties=properties)
         )
-        reply = self.consumer.receive(timeout=20)
+        reply = self.consumer.receive(timeout=60)
         assert reply is not None
         reply.acknowledge()
         assert reply.properties.get("JMSCorrelationID") == str(self.asked)

@@ -157,7 +157,7 @@ async def test_a_group_on_an_interface_that_does_not_exist_is_two_lines_and_the_
     logger.addHandler(watch)
     try:
         async with broker:
-            with trio.fail_after(10):
+            with trio.fail_after(60):
                 await both_failed.wait()
             async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
                 for _ in range(20):

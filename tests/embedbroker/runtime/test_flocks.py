@@ -17,7 +17,7 @@ from embedbroker.runtime import _flocks
 from embedbroker.runtime._file_leases import FileLockManager
 from embedbroker.runtime._file_locks import FileLocks
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 # A driver, how it takes, how it looks, and what an operator may change.
 LOCKS = (FileLocks, Acquire(Lock.LIVE), ReadHolder(Lock.LIVE), "the lock directory", "node_manager_lock_directory")
 LEASES = (FileLockManager, TakeLease("node"), ReadLeaseHolder("node"), "the locks-folder", "the locks-folder")

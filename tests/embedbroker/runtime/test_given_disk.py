@@ -17,7 +17,7 @@ from embedclient import ConnectionFactory
 from embedclient.errors import JMSException
 
 # Far above what any of this takes: a test that hangs shows where.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 async def put(broker: EmbeddedBroker, text: str) -> None:

@@ -94,7 +94,7 @@ async def test_diverts_pauses_and_wildcards_survive_a_crash(tmp_path: Path) -> N
             connection.session() as session,
             session.create_consumer("queue://audit") as consumer,
         ):
-            assert await consumer.receive(timeout=5) is not None
+            assert await consumer.receive(timeout=60) is not None
 
 
 async def test_a_disabled_queue_takes_nothing_and_stays_disabled_after_a_crash(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_a_disabled_queue_takes_nothing_and_stays_disabled_after_a_crash(t
             producer = session.create_producer("queue://orders")
             await producer.send("lost")
             async with session.create_consumer("queue://orders") as consumer:
-                kept = await consumer.receive(timeout=5)
+                kept = await consumer.receive(timeout=60)
                 assert isinstance(kept, TextMessage) and kept.text == "kept"
                 assert await consumer.receive_nowait() is None
         await management.enable_queue("orders")

@@ -26,7 +26,7 @@ from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, Queue
 from embedclient.errors import BrokerFailed, IllegalStateException
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 PRIMARY, BACKUP = ReplicationPrimary(), ReplicationBackup()
 
 

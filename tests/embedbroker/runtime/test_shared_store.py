@@ -43,7 +43,7 @@ from embedclient.wire.core import HANDSHAKE, PacketType, Ping, encode_packet
 
 PRIMARY, BACKUP = SharedStorePrimary(), SharedStoreBackup()
 # Far above what any of this takes: a test that hangs shows where.
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def on(directory: Path, name: str, policy: HAPolicy) -> EmbeddedBroker:

@@ -43,7 +43,7 @@ from embedclient.model import TransportConfiguration
 from embedclient.transport import ByteStream, Listener, TransportLost, listen_tcp
 
 PASSING = [errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN]
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 SECRET = hash_password("secret", b"salt" * 4)
 
 

@@ -239,6 +239,7 @@ def test_a_broker_without_a_common_version_fails_the_call() -> None:
     assert pair.error_code(call) == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("counts_exceptions", [False, True])
 def test_no_confirmed_message_is_lost_or_repeated_whatever_the_connection_does(

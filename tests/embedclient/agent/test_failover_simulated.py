@@ -165,6 +165,7 @@ class Run:
         self.pair.run_out(*self.clients)
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("seed", SEEDS)
 def test_repetition_gives_once_and_only_once(seed: int) -> None:
     """Of sends and commits with ids, and of branches that were prepared."""
@@ -176,6 +177,7 @@ def test_repetition_gives_once_and_only_once(seed: int) -> None:
     assert contents(run.pair, "branches") == [f"{number}.{part}" for number in range(20) for part in range(PARTS)]
 
 
+@pytest.mark.search
 def test_every_outcome_is_met() -> None:
     """So that the test above has something to say."""
     ended: Counter[str] = Counter()

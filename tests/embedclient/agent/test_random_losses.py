@@ -136,6 +136,7 @@ def live(seed: int) -> None:
     pair.finish(pair.agent.close())
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_consumer_goes_on_whatever_the_connection_does(group: int) -> None:
     for seed in range(group * CASES, (group + 1) * CASES):

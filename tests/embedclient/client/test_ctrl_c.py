@@ -30,7 +30,7 @@ def test_ctrl_c_in_the_middle_of_a_step_closes_the_connection_in_order(monkeypat
 
     async def program() -> None:
         nonlocal armed
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             async with (
                 EmbeddedBroker() as broker,
                 ConnectionFactory(broker.url).connect() as connection,
@@ -103,5 +103,5 @@ def test_ctrl_c_while_the_broker_is_away_ends_the_program_at_once(dialect: str) 
     since = time.monotonic()
     program.send_signal(signal.SIGINT)
     _, errors = program.communicate(timeout=60)
-    assert time.monotonic() - since < 4  # a single budget is 5 s, and the end of an interpreter is part of this
+    assert time.monotonic() - since < 15  # four sessions with a budget of 5 s each would take 20
     assert errors.rstrip().endswith("KeyboardInterrupt")

@@ -27,7 +27,7 @@ from embedclient.model import JMSMessage
 
 T = TypeVar("T")
 Scenario = Callable[..., Coroutine[Any, Any, None]]
-SECONDS_MAX = 20
+SECONDS_MAX = 60
 
 
 class Client(Protocol):
@@ -379,7 +379,7 @@ async def texts(consumer: Any, count: int) -> list[object]:
     """Return the bodies of the next messages, after which the consumer must get no other."""
     found: list[object] = []
     for _ in range(count):
-        message = await consumer.receive(timeout=5)
+        message = await consumer.receive(timeout=60)
         assert message is not None, found
         found.append(message.body)
     assert await consumer.receive_nowait() is None

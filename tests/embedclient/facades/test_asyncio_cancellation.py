@@ -269,11 +269,11 @@ def test_an_acknowledgement_cancelled_before_it_left_changes_nothing(broker: Any
             session.create_consumer("q") as consumer,
         ):
             await session.create_producer("q").send("x")
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None
             await cancelled_at_once(message.acknowledge())
             await session.recover()
-            again = await consumer.receive(timeout=5)
+            again = await consumer.receive(timeout=60)
             assert again is not None and again.redelivered
 
     run(main())
@@ -323,11 +323,11 @@ def test_an_acknowledgement_cancelled_on_its_way_counts(broker: Any) -> None:
                 for body in ("one", "two"):
                     await producer.send(body)
                 async with session.create_consumer("q") as consumer:
-                    message = await consumer.receive(timeout=5)
+                    message = await consumer.receive(timeout=60)
                     assert message is not None and message.body == "one"
                     await cancelled_when_answered(relay, message.acknowledge())
                     relay.release()
-                    following = await consumer.receive(timeout=5)
+                    following = await consumer.receive(timeout=60)
                     assert following is not None and following.body == "two"
             assert await everything_in(connection) == ["two"]
 

@@ -160,7 +160,7 @@ def test_messages_larger_than_the_sockets_buffers_arrive(url: str) -> None:
             for _ in range(100):
                 await producer.send(body)
             for _ in range(100):
-                message = await consumer.receive(timeout=5)
+                message = await consumer.receive(timeout=60)
                 assert message is not None and message.body == body
 
     run(main())

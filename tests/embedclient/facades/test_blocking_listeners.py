@@ -27,7 +27,10 @@ ENDINGS: dict[str, Callable[[Connection, Session], None]] = {
 def test_a_listener_does_not_wait_for_itself(url: str, ending: str) -> None:
     done = threading.Event()
     took: list[float] = []
-    with ConnectionFactory(url).connect() as connection, connection.session() as session:
+    with (
+        ConnectionFactory(f"{url}?onMessageCloseTimeout=60000").connect() as connection,
+        connection.session() as session,
+    ):
 
         def listen(_: Message) -> None:
             started = time.monotonic()
@@ -38,8 +41,8 @@ def test_a_listener_does_not_wait_for_itself(url: str, ending: str) -> None:
         with connection.session() as other:
             other.create_producer("q").send("x")
         session.create_consumer("q").set_message_listener(listen)
-        assert done.wait(20)
-    assert took[0] < 5  # onMessageCloseTimeout is ten seconds
+        assert done.wait(200)
+    assert took[0] < 60
 
 
 async def _asynchronous(_: Message) -> None:
@@ -91,7 +94,7 @@ def test_a_listener_needs_no_hash(url: str) -> None:
         consumer = session.create_consumer("q")
         consumer.set_message_listener(handler)
         assert consumer.message_listener is handler
-        assert handler.heard.wait(20)
+        assert handler.heard.wait(60)
 
 
 def test_a_loop_does_not_take_a_lost_connection_for_the_end(broker: Any) -> None:
@@ -104,7 +107,7 @@ def test_a_loop_does_not_take_a_lost_connection_for_the_end(broker: Any) -> None
             for message in session.create_consumer("q"):
                 received.append(message.body)
                 broker.stop()
-                assert lost.wait(20)
+                assert lost.wait(60)
         assert received == ["x"]
 
 

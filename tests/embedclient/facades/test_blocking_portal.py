@@ -54,7 +54,7 @@ def test_an_interrupted_receive_leaves_the_message(url: str) -> None:
             consumer.receive()
         with connection.session() as other:
             other.create_producer("q").send("x")
-        message = consumer.receive(timeout=5)
+        message = consumer.receive(timeout=60)
         assert message is not None and message.body == "x"
 
 
@@ -137,7 +137,7 @@ def test_a_connection_serves_many_threads(url: str) -> None:
         with connection.session() as session, session.create_consumer("q") as consumer:
             bodies: list[object] = []
             while len(bodies) < 80:
-                message = consumer.receive(timeout=5)
+                message = consumer.receive(timeout=60)
                 assert message is not None
                 bodies.append(message.body)
         for thread in threads:
@@ -160,7 +160,7 @@ def test_closing_the_connection_in_another_thread_ends_a_waiting_receive(url: st
     waiting = threading.Thread(target=receive)
     waiting.start()
     connection.close()
-    waiting.join(5)
+    waiting.join(60)
     assert len(ended) == 1 and (ended[0] is None or isinstance(ended[0], ConnectionClosedException))
 
 
@@ -171,7 +171,7 @@ def test_a_listener_may_use_the_client(url: str) -> None:
         consumer.set_message_listener(lambda message: replies.send(f"re: {message.body}"))
         with connection.session() as third:
             third.create_producer("requests").send("hello")
-            reply = third.create_consumer("replies").receive(timeout=5)
+            reply = third.create_consumer("replies").receive(timeout=60)
         assert reply is not None and reply.body == "re: hello"
 
 
@@ -275,7 +275,7 @@ def test_a_forked_process_is_told_that_the_connection_is_its_parents(url: str) -
 
         assert said_by_a_forked_process(use).startswith("4 times: a connection cannot be used after a fork")
         producer.send("y")
-        message = consumer.receive(timeout=5)
+        message = consumer.receive(timeout=60)
         assert message is not None and message.body == "y"
 
 
@@ -293,7 +293,7 @@ def test_what_ends_a_block_in_a_forked_process_is_not_replaced(url: str) -> None
         assert said_by_a_forked_process(leave) == "RuntimeError('of the child')"
         session.create_producer("q").send("x")
     with ConnectionFactory(url).connect() as connection, connection.session() as session:
-        message = session.create_consumer("q").receive(timeout=5)
+        message = session.create_consumer("q").receive(timeout=60)
         assert message is not None and message.body == "x"
 
 
@@ -304,7 +304,7 @@ def test_a_connection_that_is_garbage_ends_with_a_warning(broker: Any) -> None:
     (thread,) = [thread for thread in portal_threads() if thread not in before]
     with pytest.warns(ResourceWarning, match="a connection was not closed, and is ended"):
         del session
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 
@@ -317,7 +317,7 @@ def test_a_connection_with_a_listener_is_in_use(url: str) -> None:
         connection.session().create_consumer("q").set_message_listener(lambda _: heard.set())
         del connection
         session.create_producer("q").send("x")
-        assert heard.wait(5)
+        assert heard.wait(60)
         close()
 
 

@@ -37,7 +37,7 @@ async def test_bodies_are_received_by_their_type(client: Client, url: str) -> No
             await producer.send(body)
         async with session.create_consumer("q") as consumer:
             for body in bodies[:2]:
-                assert await consumer.receive_body(type(body), timeout=5) == body
+                assert await consumer.receive_body(type(body), timeout=60) == body
             for body in bodies[2:]:
                 assert await consumer.receive_body_nowait(type(body)) == body
             assert await consumer.receive_body(str, timeout=0.01) is None
@@ -58,15 +58,15 @@ async def test_a_body_of_another_type_stays_for_the_next_receive(client: Client,
         await producer.send("two")
         for _ in range(2):
             with pytest.raises(MessageFormatException, match="the body is str, not bytes"):
-                await consumer.receive_body(bytes, timeout=5)
+                await consumer.receive_body(bytes, timeout=60)
             with pytest.raises(MessageFormatException, match="the body is str, not dict"):
                 await consumer.receive_body_nowait(dict)
-        message = await consumer.receive(timeout=5)
+        message = await consumer.receive(timeout=60)
         assert message is not None and (message.body, message.redelivered) == ("one", False)
-        assert await consumer.receive_body(str, timeout=5) == "two"
+        assert await consumer.receive_body(str, timeout=60) == "two"
         for number in range(100):  # no credit was paid back twice or lost
             await producer.send(f"{number}" * 100)
-            assert await consumer.receive_body(str, timeout=5) == f"{number}" * 100
+            assert await consumer.receive_body(str, timeout=60) == f"{number}" * 100
 
 
 async def test_a_body_that_is_not_there_is_an_error_and_no_none(client: Client, url: str) -> None:
@@ -74,8 +74,8 @@ async def test_a_body_that_is_not_there_is_an_error_and_no_none(client: Client, 
         await session.create_producer("q").send(Message())
         consumer = await session.create_consumer("q")
         with pytest.raises(MessageFormatException, match="the message has no body"):
-            await consumer.receive_body(str, timeout=5)
-        assert isinstance(await consumer.receive(timeout=5), Message)
+            await consumer.receive_body(str, timeout=60)
+        assert isinstance(await consumer.receive(timeout=60), Message)
 
 
 async def test_in_a_transaction_a_body_of_another_type_counts_as_received(client: Client, url: str) -> None:
@@ -86,10 +86,10 @@ async def test_in_a_transaction_a_body_of_another_type_counts_as_received(client
         await session.commit()
         consumer = await session.create_consumer("q")
         with pytest.raises(MessageFormatException):
-            await consumer.receive_body(bytes, timeout=5)
-        assert await consumer.receive_body(str, timeout=5) == "two"
+            await consumer.receive_body(bytes, timeout=60)
+        assert await consumer.receive_body(str, timeout=60) == "two"
         await session.rollback()
-        assert [await consumer.receive_body(str, timeout=5) for _ in range(2)] == ["one", "two"]
+        assert [await consumer.receive_body(str, timeout=60) for _ in range(2)] == ["one", "two"]
         await session.commit()
         assert await consumer.receive_nowait() is None
 
@@ -156,10 +156,10 @@ async def test_a_message_of_a_closed_consumer_goes_to_the_next(client: Client, u
         await session.create_producer("q").send("x")
         await session.commit()
         async with session.create_consumer("q") as consumer:
-            assert await consumer.receive(timeout=5) is not None
+            assert await consumer.receive(timeout=60) is not None
         await session.rollback()
         async with session.create_consumer("q") as consumer:
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.redelivered
 
 
@@ -212,7 +212,7 @@ async def test_a_browser_shows_the_queue_and_takes_nothing(client: Client, url: 
             await browser.start_over()
             assert [(await browser.next_message()).body for _ in range(2)] == ["1", "2"]  # type: ignore[union-attr]
         consumer = await session.create_consumer("q")
-        assert [(await consumer.receive(timeout=5)).body for _ in range(3)] == ["1", "2", "3"]  # type: ignore[union-attr]
+        assert [(await consumer.receive(timeout=60)).body for _ in range(3)] == ["1", "2", "3"]  # type: ignore[union-attr]
 
 
 async def test_selectors_choose(client: Client, url: str) -> None:
@@ -222,7 +222,7 @@ async def test_selectors_choose(client: Client, url: str) -> None:
         await producer.send("high", priority=8)
         async with session.create_consumer("q", "JMSPriority > 5") as consumer:
             assert consumer.selector == "JMSPriority > 5"
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.body == "high"
             assert await consumer.receive_nowait() is None
 
@@ -244,7 +244,7 @@ async def test_every_subscriber_of_a_topic_gets_every_message(client: Client, ur
     ):
         await session.create_producer(topic).send("x")
         for consumer in (one, other):
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.body == "x"
             assert message.destination == topic
 
@@ -260,7 +260,7 @@ async def test_no_local_leaves_out_what_the_connection_sends_itself(client: Clie
     ):
         await session.create_producer(topic).send("mine")
         await other.create_producer(topic).send("theirs")
-        message = await consumer.receive(timeout=5)
+        message = await consumer.receive(timeout=60)
         assert message is not None and message.body == "theirs"
         assert await consumer.receive_nowait() is None
 
@@ -271,7 +271,7 @@ async def test_a_durable_subscription_keeps_messages_until_it_is_unsubscribed(cl
         await (await session.create_durable_consumer(topic, "s")).close()
         await session.create_producer(topic).send("kept")
         async with session.create_durable_consumer(topic, "s") as consumer:
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.body == "kept"
         await session.unsubscribe("s")
         with pytest.raises(InvalidDestinationException):
@@ -314,7 +314,7 @@ async def test_a_shared_subscription_gives_each_message_to_one_consumer(
             producer = session.create_producer(topic)
             for body in ("1", "2"):
                 await producer.send(body)
-            got = [await consumer.receive(timeout=5) for consumer in (one, other)]
+            got = [await consumer.receive(timeout=60) for consumer in (one, other)]
             assert sorted(str(message.body) for message in got if message is not None) == ["1", "2"]
 
 
@@ -325,7 +325,7 @@ async def test_temporary_destinations_live_as_long_as_the_connection(client: Cli
         for destination in (queue, topic):
             async with session.create_consumer(destination) as consumer:
                 await session.create_producer(destination).send("x")
-                message = await consumer.receive(timeout=5)
+                message = await consumer.receive(timeout=60)
                 assert message is not None and message.destination == destination
         await session.delete_temporary(queue)
         await session.delete_temporary(topic)
@@ -349,7 +349,7 @@ async def test_a_temporary_destination_is_consumed_by_its_own_connection_only(cl
                 pass
         async with mate.create_consumer(queue) as consumer:
             await session.create_producer(queue).send("from a stranger")
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.body == "from a stranger"
         await mate.delete_temporary(queue)
         with pytest.raises(InvalidDestinationException):
@@ -363,10 +363,10 @@ async def test_a_reply_comes_back_through_a_temporary_queue(client: Client, url:
         from embedclient import TextMessage
 
         await session.create_producer("requests").send(TextMessage("ping", reply_to=reply_to))
-        request = await (await session.create_consumer("requests")).receive(timeout=5)
+        request = await (await session.create_consumer("requests")).receive(timeout=60)
         assert request is not None and isinstance(request.reply_to, TemporaryQueue)
         await session.create_producer().send("pong", destination=request.reply_to)
-        reply = await (await session.create_consumer(reply_to)).receive(timeout=5)
+        reply = await (await session.create_consumer(reply_to)).receive(timeout=60)
         assert reply is not None and reply.body == "pong"
 
 
@@ -377,7 +377,7 @@ async def test_a_fully_qualified_name_reaches_its_queue(client: Client, url: str
         session.create_consumer(Queue("address::queue")) as consumer,
     ):
         await session.create_producer(Queue("address::queue")).send("x")
-        assert await consumer.receive(timeout=5) is not None
+        assert await consumer.receive(timeout=60) is not None
 
 
 @pytest.mark.parametrize("name", ["", "q?max-consumer=1", "q?exclusive=perhaps"])
@@ -394,7 +394,7 @@ async def test_two_tasks_cannot_use_one_session_at_once(client: Client, url: str
 
         async def receive() -> None:
             try:
-                await consumer.receive(timeout=5)
+                await consumer.receive(timeout=60)
             except JMSException as error:
                 errors.append(error)
             await consumer.close()

@@ -23,7 +23,7 @@ async def test_a_message_goes_through_a_queue(client: Client, url: str) -> None:
         await session.create_producer("address").send(message)
         await session.start()
         async with session.create_consumer("queue") as consumer:
-            received = await consumer.receive(timeout=5)
+            received = await consumer.receive(timeout=60)
             assert received is not None
             assert (received.body, received.priority, received.durable) == (b"body", 6, False)
             assert (received.properties["n"], received.delivery_count) == (1, 1)
@@ -41,8 +41,8 @@ async def test_unacknowledged_messages_come_again(client: Client, url: str) -> N
         for body in (b"1", b"2", b"3"):
             await producer.send(ClientMessage(body), address="q")
         async with session.create_consumer("q") as consumer:
-            assert await consumer.receive(timeout=5) is not None
-            received = await consumer.receive(timeout=5)
+            assert await consumer.receive(timeout=60) is not None
+            received = await consumer.receive(timeout=60)
             assert received is not None
             await received.acknowledge_individually()
         async with session.create_consumer("q") as consumer:
@@ -69,7 +69,7 @@ async def test_a_transacted_core_session_commits_and_rolls_back(client: Client, 
         await session.commit()
         await session.start()
         async with session.create_consumer("s") as consumer:
-            received = await consumer.receive(timeout=5)
+            received = await consumer.receive(timeout=60)
             assert received is not None and received.body == b"kept"
             assert await consumer.receive_nowait() is None
 

@@ -21,7 +21,7 @@ from embedclient.errors import (
 )
 from tests.embedclient.facades.conftest import Client, connected
 
-PATIENCE_S = 15.0
+PATIENCE_S = 60.0
 
 
 class Pair:

@@ -63,7 +63,7 @@ async def test_the_url_puts_all_messages_of_a_producer_into_a_group(option: str,
         producer = session.create_producer(PAYMENTS)
         for text in "123":
             await producer.send(text)
-        message = await first.receive(timeout=5)
+        message = await first.receive(timeout=60)
         assert message is not None and message.body == "1"
         group = message.properties["JMSXGroupID"]
         assert group == "anna" if option == "groupID=anna" else group
@@ -83,7 +83,7 @@ async def test_the_first_message_of_a_group_is_marked_for_its_consumer(client: C
             await producer.send(grouped(group, "pays"))
         marks = []
         for _ in range(3):
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None
             marks.append((message.body, message.properties.get("opens")))
         assert marks == [("anna pays", True), ("ben pays", True), ("anna pays", None)]
@@ -165,7 +165,7 @@ async def test_topic_subscriptions_with_wildcards_get_all_that_matches(client: C
         await durable.close()
         await send_prices(session, Topic, "prices.tea.black")
         async with session.create_durable_consumer(Topic("prices.tea.#"), "teas") as durable:
-            message = await durable.receive(timeout=5)
+            message = await durable.receive(timeout=60)
             assert message is not None
             assert (message.body, message.destination) == ("prices.tea.black", Topic("prices.tea.black"))
 
@@ -215,7 +215,7 @@ async def test_a_divert_copies_what_its_filter_takes(client: Client) -> None:
             await producer.send(TextMessage("tea", properties={"region": "EU"}))
             await producer.send(TextMessage("rice", properties={"region": "ASIA"}))
             assert await texts(orders, 2) == ["tea", "rice"]
-            message = await audit.receive(timeout=5)
+            message = await audit.receive(timeout=60)
             assert message is not None
             assert (message.body, message.properties["_AMQ_ORIG_ADDRESS"]) == ("tea", "orders")
             assert await audit.receive_nowait() is None
@@ -257,7 +257,7 @@ async def test_a_transformer_of_the_program_changes_the_copy_alone(client: Clien
         await session.create_producer(Queue("orders")).send(TextMessage("tea", properties={"region": "EU"}))
         marks = []
         for consumer in (orders, audit):
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None
             marks.append((message.body, message.properties.get("audited_as")))
         assert marks == [("tea", None), ("tea", "orders/EU")]

@@ -42,7 +42,7 @@ async def requester_that_left(client: Client, url: str, create: Creator) -> tupl
 async def test_a_late_reply_creates_nothing(client: Client, url: str, create: Creator) -> None:
     _destination, text = await requester_that_left(client, url, create)
     async with connected(client, url) as connection, connection.session() as session:
-        request = await (await session.create_consumer("requests")).receive(timeout=5)
+        request = await (await session.create_consumer("requests")).receive(timeout=60)
         assert request is not None and isinstance(request.reply_to, TemporaryQueue | TemporaryTopic)
         for reply_to in (request.reply_to, str(request.reply_to), text):
             with pytest.raises(InvalidDestinationException, match="temporary destination") as refused:
@@ -113,10 +113,10 @@ async def test_a_reply_that_is_passed_on_leaves_its_mark_behind(client: Client, 
         consumer = await session.create_consumer(replies)
         sent = TextMessage("pong", properties={"n": 1})
         await session.create_producer(replies).send(sent)
-        reply = await consumer.receive(timeout=5)
+        reply = await consumer.receive(timeout=60)
         assert reply is not None and "_AMQ_TEMPORARY" not in set(reply.properties) | set(sent.properties)
         archive = await session.create_consumer(Queue("archive"))
         for message in (reply, sent):
             await session.create_producer("archive").send(message)
-            passed = await archive.receive(timeout=5)
+            passed = await archive.receive(timeout=60)
             assert passed is not None and "_AMQ_TEMPORARY" not in passed.stored()

@@ -7,7 +7,7 @@ import time
 from embedbroker import BrokerConfig, ClusterConnection, EmbeddedBroker
 from tests.embedclient.facades.conftest import Client
 
-FORMED_S = 10.0
+FORMED_S = 60.0
 
 
 async def test_connections_are_spread_over_nodes_that_the_url_does_not_name(client: Client) -> None:

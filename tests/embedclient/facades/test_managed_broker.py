@@ -212,7 +212,7 @@ async def invoke(session: Any, resource: str, operation: str, *arguments: object
         properties = {"_AMQ_ResourceName": resource, "_AMQ_OperationName": operation}
         request = TextMessage(json.dumps(arguments), reply_to=replies, correlation_id="7", properties=properties)
         await session.create_producer(Queue("activemq.management")).send(request)
-        reply = await consumer.receive(timeout=5)
+        reply = await consumer.receive(timeout=60)
     assert reply is not None and reply.correlation_id == "7"
     result = json.loads(reply.body)[0] if reply.body else None
     return reply.properties["_AMQ_OperationSucceeded"], result
@@ -243,10 +243,10 @@ async def test_notifications_come_to_a_topic_consumer(client: Client, url: str) 
         session.create_consumer(Topic("activemq.notifications"), "_AMQ_NotifType = 'CONSUMER_CREATED'") as events,
     ):
         # The subscription announces itself.
-        first = await events.receive(timeout=5)
+        first = await events.receive(timeout=60)
         assert first is not None and first.properties["_AMQ_Address"] == "activemq.notifications"
         async with session.create_consumer(ORDERS, "region = 'EU'"):
-            event = await events.receive(timeout=5)
+            event = await events.receive(timeout=60)
             assert event is not None
             found = {name: event.properties[name] for name in ("_AMQ_Address", "_AMQ_FilterString")}
             assert found == {"_AMQ_Address": "orders", "_AMQ_FilterString": "region = 'EU'"}

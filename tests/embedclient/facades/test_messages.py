@@ -28,7 +28,7 @@ async def test_a_plain_value_becomes_a_message_and_comes_back(
     async with connected(client, url) as connection, connection.session() as session:
         await session.create_producer("q").send(value)
         async with session.create_consumer("q") as consumer:
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.body == value
             assert isinstance(message, kind)
 
@@ -44,7 +44,7 @@ async def test_headers_and_properties_arrive(client: Client, url: str) -> None:
         producer = session.create_producer(Queue("q"))
         sent = TextMessage("x", properties={"n": 1, "s": "text"}, correlation_id="c", reply_to=Topic("t"), type="kind")
         await producer.send(sent, priority=7, delivery_mode=DeliveryMode.NON_PERSISTENT, time_to_live=60)
-        received = await (await session.create_consumer("q")).receive(timeout=5)
+        received = await (await session.create_consumer("q")).receive(timeout=60)
         assert received is not None
         assert received.message_id == sent.message_id
         assert received.message_id is not None and received.message_id.startswith("ID:")
@@ -67,7 +67,7 @@ async def test_what_is_no_delivery_mode_is_refused(client: Client, url: str, mod
         with pytest.raises(JMSException, match="is no delivery mode"):
             await producer.send("x")
         await producer.send("y", delivery_mode=DeliveryMode.NON_PERSISTENT)
-        assert (await (await session.create_consumer("q")).receive(timeout=5)).body == "y"  # type: ignore[union-attr]
+        assert (await (await session.create_consumer("q")).receive(timeout=60)).body == "y"  # type: ignore[union-attr]
 
 
 async def test_a_producer_can_leave_id_and_timestamp_out(client: Client, url: str) -> None:
@@ -75,7 +75,7 @@ async def test_a_producer_can_leave_id_and_timestamp_out(client: Client, url: st
         producer = session.create_producer("q")
         producer.disable_message_id = producer.disable_message_timestamp = True
         await producer.send("x")
-        received = await (await session.create_consumer("q")).receive(timeout=5)
+        received = await (await session.create_consumer("q")).receive(timeout=60)
         assert received is not None
         assert (received.message_id, received.timestamp) == (None, 0)
 
@@ -86,7 +86,7 @@ async def test_higher_priorities_come_first(client: Client, url: str) -> None:
         for priority in (1, 9, 4):
             await producer.send(str(priority), priority=priority)
         consumer = await session.create_consumer("q")
-        assert [(await consumer.receive(timeout=5)).body for _ in range(3)] == ["9", "4", "1"]  # type: ignore[union-attr]
+        assert [(await consumer.receive(timeout=60)).body for _ in range(3)] == ["9", "4", "1"]  # type: ignore[union-attr]
 
 
 async def test_a_producer_without_destination_takes_one_per_send(client: Client, url: str) -> None:
@@ -95,7 +95,7 @@ async def test_a_producer_without_destination_takes_one_per_send(client: Client,
         await producer.send("one", destination="a")
         await producer.send("two", destination=Queue("b"))
         for name, body in (("a", "one"), ("b", "two")):
-            received = await (await session.create_consumer(name)).receive(timeout=5)
+            received = await (await session.create_consumer(name)).receive(timeout=60)
             assert received is not None and received.body == body
 
 
@@ -110,7 +110,7 @@ async def test_receipts_end_when_the_broker_has_the_message(client: Client, url:
             await receipt
             assert receipt.done
         consumer = await session.create_consumer("q")
-        assert [(await consumer.receive(timeout=5)).body for _ in range(50)] == [str(index) for index in range(50)]  # type: ignore[union-attr]
+        assert [(await consumer.receive(timeout=60)).body for _ in range(50)] == [str(index) for index in range(50)]  # type: ignore[union-attr]
 
 
 async def test_a_closed_producer_refuses_to_send(client: Client, url: str) -> None:
@@ -137,7 +137,7 @@ async def test_thousands_of_messages_keep_their_order(client: Client, url: str) 
         async def receive() -> None:
             async with connection.session() as session, session.create_consumer("q") as consumer:
                 for index in range(count):
-                    message = await consumer.receive(timeout=10)
+                    message = await consumer.receive(timeout=60)
                     assert message is not None and message.body == str(index)
 
         await client.together(send, receive)

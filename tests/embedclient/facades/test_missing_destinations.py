@@ -42,7 +42,7 @@ async def test_a_consumer_of_a_missing_destination_is_refused_as_jms_says(destin
 
 
 async def test_a_temporary_destination_is_deleted_once() -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         async with (
             EmbeddedBroker() as broker,
             ConnectionFactory(broker.vm_url).connect() as connection,

@@ -92,13 +92,13 @@ async def test_a_message_that_fails_too_often_is_a_dead_letter(client: Client, u
         await session.commit()
         async with session.create_consumer("q") as consumer:
             for attempt in range(1, 11):
-                message = await consumer.receive(timeout=5)
+                message = await consumer.receive(timeout=60)
                 assert message is not None
                 assert (message.delivery_count, message.redelivered) == (attempt, attempt > 1)
                 await session.rollback()
             assert await consumer.receive_nowait() is None
         async with session.create_consumer("DLQ") as consumer:
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None and message.body == "poison"
             assert message.properties["_AMQ_ORIG_ADDRESS"] == "q"
             await session.commit()
@@ -113,7 +113,7 @@ async def test_a_message_that_expired_is_moved_and_not_shown(client: Client, url
         await producer.send("honey")
         async with session.create_consumer("q") as consumer, session.create_consumer("ExpiryQueue") as expired:
             assert await texts(consumer, 1) == ["honey"]
-            message = await expired.receive(timeout=5)
+            message = await expired.receive(timeout=60)
             assert message is not None and message.body == "milk"
             assert message.properties["_AMQ_ORIG_QUEUE"] == "q"
 
@@ -136,6 +136,6 @@ async def test_a_message_with_a_delay_comes_later_and_has_its_time(client: Clien
         await producer.send("now", delivery_delay=0)
         async with session.create_consumer("q") as consumer:
             assert await texts(consumer, 1) == ["now"]
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive(timeout=60)
             assert message is not None
             assert (message.body, message.delivery_time) == ("later", message.timestamp + 300)

@@ -87,7 +87,7 @@ async def test_an_acknowledgement_covers_what_was_received_before_it_and_nothing
                 await producer.send_encoded(raws, confirmed=True)
 
             async def receive(text: str) -> ClientMessage:
-                message = await consumer.receive(timeout=5)
+                message = await consumer.receive(timeout=60)
                 assert message is not None and message.body == text.encode()
                 return message
 
@@ -120,7 +120,7 @@ async def test_what_came_again_after_a_rollback_is_acknowledged_once(client: Cli
             while len(found) < 3:
                 found += await consumer.receive_encoded(3 - len(found))
             await session.rollback()
-            first, second = [await consumer.receive(timeout=5) for _ in range(2)]
+            first, second = [await consumer.receive(timeout=60) for _ in range(2)]
             assert first is not None and second is not None
             assert (first.body, second.body) == (b"0", b"1")
             await first.acknowledge_individually()

@@ -24,7 +24,7 @@ ORDERS = Queue("orders")
 
 
 async def body_from(consumer: Any) -> object:
-    return (await consumer.receive(timeout=5)).body
+    return (await consumer.receive(timeout=60)).body
 
 
 @pytest.fixture

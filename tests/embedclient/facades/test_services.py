@@ -25,7 +25,7 @@ class Asker:
         self._asked += 1
         text = json.dumps({"operation": operation, **fields})
         await self._producer.send(TextMessage(text, reply_to=self._replies, correlation_id=str(self._asked)))
-        reply = await self._consumer.receive(timeout=10)
+        reply = await self._consumer.receive(timeout=60)
         assert reply is not None and reply.correlation_id == str(self._asked)
         return reply.properties["embedbroker_status"], json.loads(reply.body)
 

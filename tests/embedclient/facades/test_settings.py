@@ -32,7 +32,7 @@ async def groups_of_two_producers(client: Client, url: str) -> list[object]:
             for _ in range(count):
                 await producer.send("x")
         async with session.create_consumer("q") as consumer:
-            messages = [await consumer.receive(timeout=5) for _ in range(3)]
+            messages = [await consumer.receive(timeout=60) for _ in range(3)]
     return [message.properties.get("JMSXGroupID") for message in messages if message is not None]
 
 
@@ -81,7 +81,7 @@ async def test_pre_acknowledge_holds_for_every_mode(
         async with connection.session(acknowledge_mode=AcknowledgeMode.CLIENT) as session:
             await session.create_producer("q").send("x")
             async with session.create_consumer("q") as consumer:
-                assert await consumer.receive(timeout=5) is not None
+                assert await consumer.receive(timeout=60) is not None
         async with connection.session() as session, session.create_consumer("q") as consumer:
             assert (await consumer.receive_nowait() is not None) is comes_again
 

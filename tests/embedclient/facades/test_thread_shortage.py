@@ -184,7 +184,7 @@ def test_a_listener_waits_for_a_thread(url: str, shortage: Shortage, caplog: pyt
             session.create_consumer("q").set_message_listener(listen)
             with connection.session() as other:
                 other.create_producer("q").send("x")
-            assert done.wait(20)
+            assert done.wait(60)
     assert came == [("x", False, 1)]
     lines = [record.message for record in caplog.records if "listener" in record.message]
     assert len(lines) == 1 and lines[0].startswith("a listener waits until it can be called: a listener needs a thread")
@@ -204,5 +204,5 @@ def test_a_listener_that_starts_no_thread_has_failed(url: str) -> None:
         session.create_consumer("q").set_message_listener(listen)
         with connection.session() as other:
             other.create_producer("q").send("x")
-        assert done.wait(20)
+        assert done.wait(60)
     assert came == [False, True]

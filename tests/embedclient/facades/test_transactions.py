@@ -20,7 +20,7 @@ async def test_nothing_is_seen_before_the_commit(client: Client, url: str) -> No
             await session.create_producer("q").send("x")
             assert await consumer.receive_nowait() is None
             await session.commit()
-        received = await consumer.receive(timeout=5)
+        received = await consumer.receive(timeout=60)
         assert received is not None and received.body == "x"
 
 
@@ -30,11 +30,11 @@ async def test_a_rollback_drops_what_was_sent_and_brings_back_what_was_received(
         await producer.send("kept")
         await session.commit()
         async with session.create_consumer("q") as consumer:
-            first = await consumer.receive(timeout=5)
+            first = await consumer.receive(timeout=60)
             assert first is not None and not first.redelivered
             await producer.send("dropped")
             await session.rollback()
-            again = await consumer.receive(timeout=5)
+            again = await consumer.receive(timeout=60)
             assert again is not None
             assert (again.body, again.redelivered, again.delivery_count) == ("kept", True, 2)
             await session.commit()
@@ -56,7 +56,7 @@ async def test_the_transaction_block_commits_or_rolls_back(client: Client, url: 
                 raise mine
         assert caught.value is mine
         async with connection.session() as reader, reader.create_consumer("q") as consumer:
-            received = await consumer.receive(timeout=5)
+            received = await consumer.receive(timeout=60)
             assert received is not None and received.body == "committed"
             assert await consumer.receive_nowait() is None
 
@@ -84,7 +84,7 @@ async def test_auto_acknowledged_messages_do_not_come_again(client: Client, url:
     async with connected(client, url) as connection:
         async with connection.session() as session:
             await session.create_producer("q").send("x")
-            assert await (await session.create_consumer("q")).receive(timeout=5) is not None
+            assert await (await session.create_consumer("q")).receive(timeout=60) is not None
         async with connection.session() as session:
             assert await (await session.create_consumer("q")).receive_nowait() is None
 
@@ -96,14 +96,14 @@ async def test_client_acknowledgement_covers_everything_received(client: Client,
             for body in ("1", "2", "3"):
                 await producer.send(body)
             consumer = await session.create_consumer("q")
-            await consumer.receive(timeout=5)
-            second = await consumer.receive(timeout=5)
+            await consumer.receive(timeout=60)
+            second = await consumer.receive(timeout=60)
             assert second is not None
             await second.acknowledge()
-            await consumer.receive(timeout=5)
+            await consumer.receive(timeout=60)
         async with connection.session() as session:
             consumer = await session.create_consumer("q")
-            third = await consumer.receive(timeout=5)
+            third = await consumer.receive(timeout=60)
             assert third is not None and third.body == "3"
             assert await consumer.receive_nowait() is None
 
@@ -115,13 +115,13 @@ async def test_individual_acknowledgement_covers_one_message(client: Client, url
             for body in ("1", "2"):
                 await producer.send(body)
             consumer = await session.create_consumer("q")
-            await consumer.receive(timeout=5)
-            second = await consumer.receive(timeout=5)
+            await consumer.receive(timeout=60)
+            second = await consumer.receive(timeout=60)
             assert second is not None
             await second.acknowledge()
         async with connection.session() as session:
             consumer = await session.create_consumer("q")
-            first = await consumer.receive(timeout=5)
+            first = await consumer.receive(timeout=60)
             assert first is not None and first.body == "1"
             assert await consumer.receive_nowait() is None
 
@@ -133,12 +133,12 @@ async def test_a_message_that_was_recovered_cannot_be_acknowledged_alone(client:
     ):
         await session.create_producer("q").send("x")
         consumer = await session.create_consumer("q")
-        first = await consumer.receive(timeout=5)
+        first = await consumer.receive(timeout=60)
         assert first is not None
         await session.recover()
         with pytest.raises(TransactionRolledBackException, match="nothing was acknowledged"):
             await first.acknowledge()
-        again = await consumer.receive(timeout=5)
+        again = await consumer.receive(timeout=60)
         assert again is not None and again.redelivered
         await again.acknowledge()
 
@@ -150,10 +150,10 @@ async def test_recover_delivers_again_with_the_flag(client: Client, url: str) ->
     ):
         await session.create_producer("q").send("x")
         consumer = await session.create_consumer("q")
-        first = await consumer.receive(timeout=5)
+        first = await consumer.receive(timeout=60)
         assert first is not None and not first.redelivered
         await session.recover()
-        again = await consumer.receive(timeout=5)
+        again = await consumer.receive(timeout=60)
         assert again is not None and again.redelivered
         await again.acknowledge()
 
@@ -165,7 +165,7 @@ async def test_the_lazy_modes_acknowledge_by_themselves(client: Client, url: str
             assert session.acknowledge_mode is mode
             await session.create_producer("q").send("x")
             async with session.create_consumer("q") as consumer:
-                assert await consumer.receive(timeout=5) is not None
+                assert await consumer.receive(timeout=60) is not None
         async with connection.session() as session:
             assert await (await session.create_consumer("q")).receive_nowait() is None
 
@@ -179,7 +179,7 @@ async def test_a_message_of_a_closed_session_cannot_be_acknowledged(client: Clie
                 if mode is SessionMode.TRANSACTED:
                     await context.commit()
                 async with context.create_consumer(queue) as consumer:
-                    message = await consumer.receive(timeout=5)
+                    message = await consumer.receive(timeout=60)
                 assert message is not None
                 if mode not in (SessionMode.CLIENT, SessionMode.INDIVIDUAL):
                     await message.acknowledge()  # nothing to do; that the consumer is closed is allowed
@@ -196,11 +196,11 @@ async def test_a_context_acknowledges_everything_received(client: Client, url: s
             await producer.send("q", body)
         async with context.create_consumer("q") as consumer:
             for _ in range(2):
-                assert await consumer.receive(timeout=5) is not None
+                assert await consumer.receive(timeout=60) is not None
             await context.acknowledge()
         async with context.create_context(SessionMode.AUTO) as other, other.create_consumer("q") as consumer:
             await other.acknowledge()
-            rest = await consumer.receive(timeout=5)
+            rest = await consumer.receive(timeout=60)
             assert rest is not None and rest.body == "3"
 
 
@@ -211,7 +211,7 @@ async def test_a_producer_of_a_context_dresses_every_message(client: Client, url
         producer.set_delivery_mode(DeliveryMode.NON_PERSISTENT).set_time_to_live(60.0)
         producer.set_disable_message_id(True).set_disable_message_timestamp(True)
         await producer.send("q", "x")
-        received = await consumer.receive(timeout=5)
+        received = await consumer.receive(timeout=60)
         assert received is not None
         assert (received.correlation_id, received.reply_to, received.type) == ("c", Topic("t"), "kind")
         assert (received.message_id, received.timestamp) == (None, 0)
@@ -220,7 +220,7 @@ async def test_a_producer_of_a_context_dresses_every_message(client: Client, url
         assert dict(received.properties) == {"n": 1, "JMSXDeliveryCount": 1}
         producer.clear_properties().set_correlation_id(None).set_reply_to(None).set_type(None)
         await producer.send("q", "y")
-        received = await consumer.receive(timeout=5)
+        received = await consumer.receive(timeout=60)
         assert received is not None
         assert (received.correlation_id, received.reply_to, received.type) == (None, None, None)
         assert dict(received.properties) == {"JMSXDeliveryCount": 1}
@@ -232,11 +232,11 @@ async def test_a_context_is_a_connection_and_a_session(client: Client, url: str)
         async with context.transaction():
             await context.create_producer().set_priority(7).set_property("n", 5).send("q", "x")
         async with context.create_consumer("q", "n > 4") as consumer:
-            received = await consumer.receive(timeout=5)
+            received = await consumer.receive(timeout=60)
             assert received is not None
             assert (received.body, received.priority, received.properties["n"]) == ("x", 7, 5)
             await context.commit()
         async with context.create_context(SessionMode.AUTO) as other:
             assert other.session_mode is SessionMode.AUTO
             await other.create_producer().send("q", "y")
-            assert await (await other.create_consumer("q")).receive(timeout=5) is not None
+            assert await (await other.create_consumer("q")).receive(timeout=60) is not None

@@ -48,7 +48,7 @@ async def test_one_branch_takes_and_puts(client: Client, url: str) -> None:
         async with context.create_consumer("in") as consumer:
             for xid, delivery in ((X1, 1), (X2, 2)):
                 await xa.start(xid)
-                message = await consumer.receive(timeout=5)
+                message = await consumer.receive(timeout=60)
                 assert message is not None
                 assert (message.delivery_count, message.redelivered) == (delivery, delivery > 1)
                 await context.create_producer().send("out", f"delivery {delivery}")

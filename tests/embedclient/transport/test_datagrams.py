@@ -36,7 +36,7 @@ def datagrams(request: pytest.FixtureRequest) -> Datagrams:
 
 
 async def next_of(receiver: DatagramReceiver) -> bytes:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         return await receiver.receive()
 
 

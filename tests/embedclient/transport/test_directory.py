@@ -20,7 +20,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def next_of(receiver: DatagramReceiver) -> bytes:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         return await receiver.receive()
 
 
@@ -32,7 +32,7 @@ async def nothing_from(receiver: DatagramReceiver) -> bool:
 
 async def until(condition: object) -> None:
     assert callable(condition)
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while not condition():
             await trio.lowlevel.checkpoint()
 
@@ -91,7 +91,7 @@ async def test_what_is_no_file_is_left_out_and_a_pipe_is_not_waited_for(
     os.mkfifo(pipe)
     (tmp_path / "channel" / "file.announcement").write_bytes(b"one")
     directory = SharedDirectory(str(tmp_path), "channel")
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         assert await run_in_thread(DirectoryReader(directory).look, "a test", abandon_on_cancel=True) == [b"one"]
         # One that takes the place of a file behind the look.
         monkeypatch.setattr(stat, "S_ISREG", lambda _: True)

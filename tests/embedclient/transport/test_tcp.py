@@ -360,7 +360,7 @@ def test_who_loses_a_connection_to_a_killed_process_finds_nobody_listening_any_m
         stack.enter_context(process)
         clients = []
         for _ in range(20):
-            clients.append(stack.enter_context(socket.create_connection(address, timeout=20)))
+            clients.append(stack.enter_context(socket.create_connection(address, timeout=60)))
             assert process.stdout.readline() == "accepted\n"
         process.kill()
         for client in reversed(clients):

@@ -13,6 +13,8 @@ from embedbroker.replication import EndingKind
 from tests.embedbroker.ha.replication import pair_model
 from tests.embedbroker.ha.replication.pair_model import Pair, broken_rules, successors
 
+pytestmark = pytest.mark.search
+
 Way = tuple[str, ...]
 #: What an operator or a fault does, which the way back to service must not need.
 HARM = ("crashes", "loses", "stops", "hands over", "gives way", "fails")

@@ -15,6 +15,9 @@ from tests.embedbroker.ha.replication.vote_model import Cluster, beginnings, suc
 DEPTH = 8
 
 
+pytestmark = pytest.mark.search
+
+
 @pytest.fixture(autouse=True)
 def fresh_answers() -> Iterator[None]:
     """Voters are asked anew in each test: some have a bug."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -105,5 +106,5 @@ class Routing(RuleBasedStateMachine):
         assert (shared.used_bytes > 0) == (sum(found.values()) > 0)
 
 
-TestRouting = Routing.TestCase
+TestRouting = pytest.mark.search(Routing.TestCase)
 TestRouting.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

@@ -65,6 +65,7 @@ def naive(pattern: list[str], words: list[str]) -> bool:
     return bool(words) and pattern[0] in ("*", words[0]) and naive(pattern[1:], words[1:])
 
 
+@pytest.mark.search
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(["a", "b", "", "*", "#"]), min_size=1, max_size=6), max_size=12),

@@ -228,6 +228,7 @@ def string_order_or_long_number(tree: Tree, bag: Properties) -> bool:
     )
 
 
+@pytest.mark.search
 @settings(max_examples=400, deadline=None)
 @given(tree=conditions, bag=bags)
 @example(tree=("NOT BETWEEN", ("name", "a"), ("number", 1), ("name", "missing")), bag={"a": 0})
@@ -245,6 +246,7 @@ def test_a_compiled_selector_answers_as_the_dumb_evaluator(tree: Tree, bag: Prop
     assert parse_selector(f"NOT {spell(tree)}").matches(letter) is (expected is False)
 
 
+@pytest.mark.search
 @settings(max_examples=300, deadline=None)
 @given(value=st.text("ab_%\n.*", max_size=12), pattern=st.text("ab_%\n.*", max_size=8))
 def test_like_agrees_with_a_backtracking_matcher(value: str, pattern: str) -> None:
@@ -274,6 +276,7 @@ WORDS += [
 ]
 
 
+@pytest.mark.search
 @settings(max_examples=500, deadline=None)
 @given(st.one_of(st.text(max_size=30), st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join)))
 def test_any_text_is_a_selector_or_is_refused(text: str) -> None:

@@ -11,6 +11,7 @@ from tests.vectors.captures import CapturedFrame, all_frames
 TYPES = sorted({frame.type for frame in all_frames()})
 
 
+@pytest.mark.search
 @pytest.mark.parametrize("packet_type", TYPES)
 def test_every_prefix_is_read_or_refused(packet_type: int) -> None:
     distinct = {(frame.data, frame.version): frame for frame in all_frames() if frame.type == packet_type}
