@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         MapMessage,
         MessageProperties,
         ObjectMessage,
+        Processing,
         Progress,
         Properties,
         PropertyType,
@@ -114,10 +115,10 @@ __getattr__ = lazy_names(
         ),
         ".errors": "JMSException XAException errors",
         ".model": (
-            "BodyChunks BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Progress "
-            "Properties PropertyType PropertyValue Queue Readable RoutingType SaveTarget StreamMessage TemporaryQueue "
-            "TemporaryTopic TextMessage Topic TLSSettings TransportConfiguration TypedValue XaCode XaFlag Xid "
-            "Message=JMSMessage"
+            "BodyChunks BytesMessage DeliveryMode Destination MapMessage MessageProperties ObjectMessage Processing "
+            "Progress Properties PropertyType PropertyValue Queue Readable RoutingType SaveTarget StreamMessage "
+            "TemporaryQueue TemporaryTopic TextMessage Topic TLSSettings TransportConfiguration TypedValue XaCode "
+            "XaFlag Xid Message=JMSMessage"
         ),
     },
 )
@@ -161,6 +162,7 @@ __all__ = [
     "Notification",
     "ObjectMessage",
     "Opening",
+    "Processing",
     "Progress",
     "Properties",
     "PropertyType",

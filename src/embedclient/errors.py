@@ -24,7 +24,9 @@ __all__ = [
     "InvalidClientIDException",
     "InvalidDestinationException",
     "InvalidSelectorException",
+    "InvalidTypeException",
     "InvalidURLException",
+    "InvalidValueException",
     "JMSException",
     "JMSSecurityException",
     "LocalProtocolError",
@@ -146,6 +148,14 @@ class InvalidSelectorException(JMSException, ValueError):
     """The selector is not valid selector syntax."""
 
     DEFAULT_CODE = ErrorCode.INVALID_FILTER_EXPRESSION
+
+
+class InvalidValueException(JMSException, ValueError):
+    """An argument of a send, such as the priority, is out of range; the text has the range."""
+
+
+class InvalidTypeException(JMSException, TypeError):
+    """An argument of a send, such as the priority, has another type."""
 
 
 class InvalidURLException(JMSException, ValueError):

@@ -36,6 +36,7 @@ from embedclient.errors import (
 from embedclient.model import Destination, Entropy, JMSMessage, make_uuid, uuid_text
 
 from ._closing import settle_closing
+from ._consumer import MessageConsumer
 from ._conversion import Body
 from ._edge import BackgroundScope, Edge
 from ._locator import ClientSessionFactory
@@ -47,6 +48,7 @@ from ._session import Session
 from ._session_context import SessionContext
 from ._session_pool import SessionPool
 from ._user_code import succeeds
+from ._work_consumer import open_work_consumer
 
 _log = logging.getLogger("embedclient")
 _NOTIFICATIONS_MAX = 1_000
@@ -227,6 +229,29 @@ class Connection:
         Also the errors of `MessageProducer.send` and `create_session`.
         """
         return await self._requests.request(destination, message, timeout)
+
+    def consume(self, destination: Destination | str, selector: str | None = None) -> Opening[MessageConsumer]:
+        """Create a consumer with a session of its own: `async with connection.consume("jobs") as messages`.
+
+        Each message has a block `async with message.processing()`, whose end removes it from its queue. An exception in
+        the block is logged, and the broker delivers the message again, or moves it to the dead letter address after too
+        many attempts. For concurrency, run this in several tasks or threads.
+
+        Args:
+            destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            selector: receive only messages that match; None receives all.
+
+        Raises: as `create_session` and `Session.create_consumer`.
+        """
+        return Opening(partial(self._open_work, destination, selector))
+
+    async def _open_work(self, destination: Destination | str, selector: str | None) -> MessageConsumer:
+        session = await self._open_session(SessionMode.TRANSACTED, Session, False)
+        try:
+            return await open_work_consumer(session, destination, selector)
+        except BaseException:  # a cancelled task must not leave its session behind
+            await session.close()
+            raise
 
     async def start(self) -> None:
         """Start the delivery of messages to the consumers of all sessions.

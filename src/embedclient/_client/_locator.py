@@ -5,7 +5,10 @@ Responsible for turning a URL or settings into an agent inside a scope of tasks.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -36,6 +39,8 @@ from ._url import ClientURL, DiscoverySettings, parse_url
 DEFAULT_URL = "tcp://localhost:61616"
 # Forged datagrams may have any number of node ids.
 _UNREACHED_MAX = 100
+# As the system has it, or asyncio.
+_REFUSED = re.compile(rf"{os.strerror(errno.ECONNREFUSED)}|\[Errno {errno.ECONNREFUSED}\]")
 _log = logging.getLogger("embedclient")
 
 
@@ -125,7 +130,12 @@ class ServerLocator:
     async def _open_named(self) -> AsyncIterator[ClientSessionFactory]:
         agent = self._agent(self.connectors)
         async with self._loop.open_edge(agent, CLOSE_TIMEOUT_S) as edge:
-            await edge.wait(agent.connect())
+            try:
+                await edge.wait(agent.connect())
+            except ConnectionLostException as error:
+                if _REFUSED.search(str(error)):
+                    error.add_note("No broker listens there. `embedbroker run` starts one on port 61616.")
+                raise
             yield ClientSessionFactory(edge, self.settings)
 
     def _agent(self, connectors: tuple[TransportConfiguration, ...]) -> Agent:

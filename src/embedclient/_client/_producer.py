@@ -13,7 +13,8 @@ from embedclient.errors import (
     ConnectionClosedException,
     IllegalStateException,
     InvalidDestinationException,
-    JMSException,
+    InvalidTypeException,
+    InvalidValueException,
 )
 from embedclient.model import DeliveryMode, Destination, Progress, Readable
 
@@ -158,8 +159,9 @@ class MessageProducer:
             UnblockedException: the connection was lost before the broker answered; the broker may or may not have the
                 message.
             DuplicateIDException, AddressFullException: the broker refused the message for that reason.
-            JMSException: the broker refused it for another reason, an argument is out of range, the producer is closed,
-                or the connection is lost for good.
+            InvalidValueException, InvalidTypeException: an argument is out of range, or has another type.
+            JMSException: the broker refused it for another reason, the producer is closed, or the connection is lost
+                for good.
         """
         context = self._context
         edge = context.edge
@@ -227,7 +229,8 @@ class MessageProducer:
             InvalidDestinationException: no destination is given.
             IllegalStateException: `destination` is given to a producer that has one, or the message is a readable.
             MessageFormatException: the value cannot be sent.
-            JMSException: an argument is out of range, the producer is closed, or the connection is lost for good.
+            InvalidValueException, InvalidTypeException: an argument is out of range, or has another type.
+            JMSException: the producer is closed, or the connection is lost for good.
         """
         envelope = self._addressed(destination)
         core = self._enclose(envelope, message, delivery_mode, priority, time_to_live, delivery_delay)
@@ -302,16 +305,24 @@ class MessageProducer:
 
 def _check_mode(mode: object) -> None:
     """Reject anything but a delivery mode. A bool is rejected because `True` equals NON_PERSISTENT by accident."""
-    if not isinstance(mode, int) or isinstance(mode, bool) or mode not in (_PERSISTENT, _NON_PERSISTENT):
-        raise JMSException(f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
+    text = f"{mode!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1"
+    if not isinstance(mode, int) or isinstance(mode, bool):
+        raise InvalidTypeException(text)
+    if mode not in (_PERSISTENT, _NON_PERSISTENT):
+        raise InvalidValueException(text)
 
 
 def _check_priority(priority: object) -> None:
-    if not isinstance(priority, int) or isinstance(priority, bool) or not 0 <= priority <= 9:
-        raise JMSException(f"{priority!r} is no priority; they go from 0 to 9")
+    if not isinstance(priority, int) or isinstance(priority, bool):
+        raise InvalidTypeException(f"{priority!r} is no priority; they go from 0 to 9")
+    if not 0 <= priority <= 9:
+        raise InvalidValueException(f"{priority!r} is no priority; they go from 0 to 9")
 
 
 def _check_seconds(seconds: object) -> None:
     """Reject anything but seconds in range. NaN fails the comparison. A bool is rejected, although it is an int."""
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= LIFETIME_SECONDS_MAX:
-        raise JMSException(f"{seconds!r} is no lifetime or delay: seconds from 0 to {LIFETIME_SECONDS_MAX:,}")
+    text = f"{seconds!r} is no lifetime or delay: seconds from 0 to {LIFETIME_SECONDS_MAX:,}"
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise InvalidTypeException(text)
+    if not 0 <= seconds <= LIFETIME_SECONDS_MAX:
+        raise InvalidValueException(text)

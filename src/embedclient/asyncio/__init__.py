@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         MapMessage,
         MessageProperties,
         ObjectMessage,
+        Processing,
         Progress,
         Properties,
         PropertyType,
@@ -112,7 +113,7 @@ __getattr__ = lazy_names(
         ),
         "..model": (
             "BodyChunks BytesMessage DeliveryMode Destination MapMessage Message=JMSMessage "
-            "MessageProperties ObjectMessage Progress Properties PropertyType PropertyValue Queue "
+            "MessageProperties ObjectMessage Processing Progress Properties PropertyType PropertyValue Queue "
             "Readable RoutingType SaveTarget StreamMessage TLSSettings TemporaryQueue TemporaryTopic "
             "TextMessage Topic TransportConfiguration TypedValue XaCode XaFlag Xid"
         ),
@@ -159,6 +160,7 @@ __all__ = [
     "Notification",
     "ObjectMessage",
     "Opening",
+    "Processing",
     "Progress",
     "Properties",
     "PropertyType",

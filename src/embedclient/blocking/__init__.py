@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         MapMessage,
         MessageProperties,
         ObjectMessage,
+        Processing,
         Progress,
         Properties,
         PropertyType,
@@ -102,7 +103,7 @@ __getattr__ = lazy_names(
         ),
         "..model": (
             "BodyChunks BytesMessage DeliveryMode Destination MapMessage Message=JMSMessage "
-            "MessageProperties ObjectMessage Progress Properties PropertyType PropertyValue Queue "
+            "MessageProperties ObjectMessage Processing Progress Properties PropertyType PropertyValue Queue "
             "Readable RoutingType SaveTarget StreamMessage TLSSettings TemporaryQueue TemporaryTopic "
             "TextMessage Topic TypedValue XaCode XaFlag Xid"
         ),
@@ -149,6 +150,7 @@ __all__ = [
     "Notification",
     "ObjectMessage",
     "Opening",
+    "Processing",
     "Progress",
     "Properties",
     "PropertyType",

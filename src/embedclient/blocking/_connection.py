@@ -131,6 +131,22 @@ class Connection:
         """
         return self._portal.message(self._portal.call(self._inner.request, destination, message, timeout=timeout))
 
+    def consume(self, destination: Destination | str, selector: str | None = None) -> MessageConsumer:
+        """Create a consumer with a session of its own: `with connection.consume("jobs") as messages`.
+
+        Each message has a block `with message.processing()`, whose end removes it from its queue. An exception in
+        the block is logged, and the broker delivers the message again, or moves it to the dead letter address after too
+        many attempts. For concurrency, run this in several tasks or threads.
+
+        Args:
+            destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
+            selector: receive only messages that match; None receives all.
+
+        Raises: as `create_session` and `Session.create_consumer`.
+        """
+        opened = self._portal.call(self._portal.opening, lambda: self._inner.consume(destination, selector))
+        return MessageConsumer(self._portal, opened)
+
     def start(self) -> None:
         """Start the delivery of messages to the consumers of all sessions.
 

@@ -133,8 +133,9 @@ class MessageProducer:
             UnblockedException: the connection was lost before the broker answered; the broker may or may not have the
                 message.
             DuplicateIDException, AddressFullException: the broker refused the message for that reason.
-            JMSException: the broker refused it for another reason, an argument is out of range, the producer is closed,
-                or the connection is lost for good.
+            InvalidValueException, InvalidTypeException: an argument is out of range, or has another type.
+            JMSException: the broker refused it for another reason, the producer is closed, or the connection is lost
+                for good.
         """
         self._portal.call(
             self._inner.send,
@@ -173,7 +174,8 @@ class MessageProducer:
             InvalidDestinationException: no destination is given.
             IllegalStateException: `destination` is given to a producer that has one, or the message is a readable.
             MessageFormatException: the value cannot be sent.
-            JMSException: an argument is out of range, the producer is closed, or the connection is lost for good.
+            InvalidValueException, InvalidTypeException: an argument is out of range, or has another type.
+            JMSException: the producer is closed, or the connection is lost for good.
         """
         return Receipt(
             self._portal,

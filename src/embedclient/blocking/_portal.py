@@ -22,7 +22,7 @@ import trio
 
 from embedclient._client import ClientMessage, Closeable, Connection, JMSContext, Opening
 from embedclient.errors import ConnectionClosedException, IllegalStateException
-from embedclient.model import JMSMessage, Place, ThreadShortage
+from embedclient.model import JMSMessage, Place, Processing, ThreadShortage
 from embedclient.transport import run_in_thread
 
 from ._event_loop import CLOSED, EventLoop
@@ -374,7 +374,9 @@ class Portal:
     def message(self, message: M) -> M:
         """Return a message whose `acknowledge()` and access to a large body block, instead of returning awaitables."""
         acknowledge: Callable[..., Awaitable[None]] | None = message.on_acknowledge
-        if acknowledge is not None:
+        if isinstance(acknowledge, Processing):
+            acknowledge.use_calls(self.call)
+        elif acknowledge is not None:
             blocking: Callable[..., Any] = partial(self.call, acknowledge)
             message.on_acknowledge = blocking
         stream = message.body_stream

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
         is_readable,
     )
     from ._multicast import MulticastGroup
+    from ._processing import Processing
     from ._saving import SaveTarget, TargetFile
 
 __all__ = [
@@ -115,6 +116,7 @@ __all__ = [
     "ObjectMessage",
     "Origin",
     "Place",
+    "Processing",
     "Progress",
     "Properties",
     "PropertyType",
@@ -186,6 +188,7 @@ __getattr__ = lazy_names(
         "._jms_body": "ObjectMessage TextMessage",
         "._jms_bytes": "BytesMessage",
         "._jms_map": "MapMessage",
+        "._processing": "Processing",
         "._jms_message": "BodyValue DeliveryMode Headers JMSMessage MessageSource",
         "._jms_properties": "MessageProperties",
         "._jms_selector": "filter_for_selector selector_text",

@@ -22,6 +22,7 @@ from ._jms_properties import MessageProperties, is_header_name
 from ._jms_property_access import PropertyAccess
 from ._jms_source import BodyValue, DeliveryMode, Headers, MessageSource
 from ._jms_streams import DONE_WAITING, BodyChunks, BodyStream, MemoryChunks, Progress
+from ._processing import Processing
 from ._properties import Properties, PropertyType, PropertyValue
 from ._saving import SaveTarget
 
@@ -404,6 +405,19 @@ class JMSMessage(PropertyAccess):
         if self.on_acknowledge is None:
             raise IllegalStateException("only a received message can be acknowledged")
         return self.on_acknowledge()
+
+    def processing(self) -> Processing:
+        """Return a block in which the program processes this message, for messages of `Connection.consume`.
+
+        The end of the block removes the message from its queue. An exception in the block is logged, and the broker
+        delivers the message again, or moves it to the dead letter address after too many attempts.
+
+        Raises:
+            IllegalStateException: the message does not come from `Connection.consume`.
+        """
+        if not isinstance(self.on_acknowledge, Processing):
+            raise IllegalStateException("only messages of connection.consume() have processing()")
+        return self.on_acknowledge
 
     def __repr__(self) -> str:
         headers = self._sent_headers

@@ -110,7 +110,8 @@ def vm_connect(name: str) -> ByteStream:
             f"cannot connect to vm://{name}: that broker runs in another thread or trio run, where vm:// does not "
             "reach; use broker.url (tcp://) instead"
         )
-    raise TransportLost(f"cannot connect to vm://{name}: no broker of that name runs here")
+    running = ", ".join(f"vm://{other}" for other in sorted(_names())) or "none"
+    raise TransportLost(f"cannot connect to vm://{name}: no broker of that name runs here; those that do: {running}")
 
 
 def _names() -> dict[str, VmListener]:

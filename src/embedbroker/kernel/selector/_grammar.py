@@ -101,6 +101,8 @@ class _Parser:
             return self._invalid(token, "the selector ends too early")
         if token.kind in ("XPATH", "XQUERY"):
             return self._invalid(token, f"{token.kind} is not part of the selector language")
+        if token.kind == "=" and self.text[: token.position].endswith("="):
+            return self._invalid(token, "'==' is not part of the selector language: write '='")
         found = repr(token.value) if token.value is not None else token.kind
         return self._invalid(token, f"unexpected {found}")
 

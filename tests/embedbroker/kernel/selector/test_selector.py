@@ -375,7 +375,7 @@ INVALID: list[tuple[str, int, str]] = [
     ("a = 1)", 5, "unexpected )"),
     ("a = 'open", 4, "never closed"),
     ('"open = 1', 0, "never closed"),
-    ("a == 1", 3, "unexpected ="),
+    ("a == 1", 3, "write '='"),
     ("a != 1", 2, "unexpected '!'"),
     ("a = 1; b = 2", 5, "unexpected ';'"),
     ("a = 08", 5, "unexpected 8"),

@@ -1,0 +1,75 @@
+"""`Connection.consume` and `Message.processing`: a worker loop with redelivery and dead letters, on every facade."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from embedbroker import AddressSettings
+from embedclient import TextMessage
+from embedclient.errors import IllegalStateException
+
+from .conftest import Client, connected
+
+
+@asynccontextmanager
+async def processed(client: Client, message: Any) -> Any:
+    """Enter the block of a message, in the way of the facade."""
+    if client.name != "blocking":
+        async with message.processing():
+            yield
+    else:
+        with message.processing():
+            yield
+
+
+async def test_failed_messages_are_tried_again_and_become_dead_letters(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR, "embedclient")
+    settings = {"jobs": AddressSettings(max_delivery_attempts=2, dead_letter_address="DLQ")}
+    handled: list[tuple[str, int]] = []
+    async with client.broker(address_settings=settings) as broker, connected(client, broker.url) as connection:
+        for job in ("wash", "broken", "dry"):
+            await connection.send("jobs", job)
+        async with connection.consume("jobs") as messages:
+            async for message in messages:
+                async with processed(client, message):
+                    handled.append((message.body, message.delivery_count))
+                    if message.body == "broken":
+                        raise ValueError("cannot be done")
+                if message.body == "dry":
+                    break
+        assert handled == [("wash", 1), ("broken", 1), ("broken", 2), ("dry", 1)]
+        assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
+        async with connection.consume("DLQ") as letters:
+            assert (await letters.receive(timeout=5)).body == "broken"
+            # Without its block it is not settled, and returns with the end of the consumer.
+        async with connection.consume("DLQ") as letters:
+            letter = await letters.receive(timeout=5)
+            await letter.acknowledge()
+        async with connection.consume("DLQ") as letters:
+            assert await letters.receive_nowait() is None
+        with pytest.raises(ZeroDivisionError):
+            async with connection.consume("jobs"):
+                raise ZeroDivisionError
+
+
+async def test_only_messages_of_a_work_consumer_have_the_block(client: Client, url: str) -> None:
+    with pytest.raises(IllegalStateException, match=r"only messages of connection\.consume"):
+        TextMessage("a").processing()
+    async with connected(client, url) as connection:
+        await connection.send("q", "a")
+        async with connection.consume("q") as messages:
+            message = await messages.receive(timeout=5)
+            block = message.processing()
+            with pytest.raises(TypeError, match=r"message\.processing"):
+                if client.name == "blocking":
+                    async with block:
+                        pass
+                else:
+                    with block:
+                        pass
