@@ -36,8 +36,13 @@ from embedbroker.config import (
     misfits,
 )
 from embedbroker.node import check_filters, check_passwords
-from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
-from embedclient.model import Place, TransportConfiguration, Xid, did_you_mean, start_thread
+from embedclient.errors import (
+    BrokerFailed,
+    IllegalStateException,
+    InvalidDestinationException,
+    ResourceAllocationException,
+)
+from embedclient.model import Place, RoutingType, TransportConfiguration, Xid, did_you_mean, start_thread
 
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
@@ -50,7 +55,7 @@ if TYPE_CHECKING:
     from embedclient.transport import Datagrams
 
     from ._hosted_backups import HostedBackup, HostedBackups
-    from ._management import Management
+    from ._management import Management, QueueInfo
     from ._threaded_management import ThreadedManagement
 
 __all__ = ["EmbeddedBroker", "ThreadedBroker", "life_of", "observe"]
@@ -58,6 +63,7 @@ __all__ = ["EmbeddedBroker", "ThreadedBroker", "life_of", "observe"]
 T = TypeVar("T")
 
 STOP_TIMEOUT_S = 10.0
+_LOOK_EVERY_S = 0.01
 _TRY_EVERY_S = 0.5
 #: How long a backup that found a full disk leaves the right to be live to others, from the first time on.
 NO_ROOM_PAUSE_S = 2.0
@@ -461,6 +467,122 @@ class EmbeddedBroker:
         life_of(self)
         await self._watch.wait_for(Role.STOPPED)
         return self._watch.failure or "stopped"
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def queues(self) -> list[QueueInfo]:
+        """Return the figures of all queues at this moment, in order of their names.
+
+        Raises:
+            IllegalStateException: the broker is not live. The methods for one queue raise it, too.
+        """
+        from ._management import QueueInfo
+
+        found = self._serving().host.node.kernel.address_manager.queues
+        return [
+            QueueInfo(
+                name=name,
+                address=queue.definition.address,
+                routing_type=RoutingType(queue.definition.routing_type).name,
+                durable=queue.durable,
+                message_count=queue.message_count,
+                delivering_count=queue.delivering_count,
+                consumer_count=queue.consumer_count,
+                messages_added=queue.added_count,
+                messages_acknowledged=queue.acknowledged_count,
+            )
+            for name, queue in sorted(found.items())
+        ]
+
+    def queue(self, name: str) -> QueueInfo:
+        """Return the figures of a queue at this moment: ``broker.queue("orders").message_count``.
+
+        Args:
+            name: name of the queue.
+
+        Raises:
+            InvalidDestinationException: no queue has this name.
+        """
+        found = {each.name: each for each in self.queues()}
+        if name not in found:
+            raise InvalidDestinationException(f"there is no queue {name!r}{did_you_mean(name, found)}")
+        return found[name]
+
+    async def wait_for(
+        self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = 10.0
+    ) -> None:
+        """Wait until a queue has exactly ``count`` messages and ``consumers`` consumers.
+
+        A queue that does not exist has none of either.
+
+        Args:
+            queue: name of the queue.
+            count: messages, those in delivery included; None for any number. Either this or ``consumers`` is needed.
+            consumers: number of consumers; None for any number.
+            timeout: seconds; None to wait for ever.
+
+        Raises:
+            TimeoutError: it had not in time; the text has the figures of the queue.
+            TypeError: neither ``count`` nor ``consumers`` is given.
+        """
+        if count is None and consumers is None:
+            raise TypeError("wait_for() needs a count of messages, or of consumers")
+        with trio.move_on_after(math.inf if timeout is None else timeout):
+            while True:
+                found = self._serving().host.node.kernel.address_manager.queues.get(queue)
+                has = (0, 0) if found is None else (found.message_count, found.consumer_count)
+                if count in (None, has[0]) and consumers in (None, has[1]):
+                    return
+                await trio.sleep(_LOOK_EVERY_S)
+        wishes = [f"{count} messages"] * (count is not None) + [f"{consumers} consumers"] * (consumers is not None)
+        figures = f"{has[0]} messages and {has[1]} consumers"
+        raise TimeoutError(f"queue {queue} has {figures} after {timeout:g} s, not {' and '.join(wishes)}")
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        address: str | None = None,
+        routing_type: str = "ANYCAST",
+        filter: str | None = None,
+        durable: bool = True,
+        max_consumers: int = -1,
+    ) -> None:
+        """Create a queue, and its address if it does not exist, as `Management.create_queue` does.
+
+        Args:
+            name: name of the queue.
+            address: address that it is bound to; None takes the name of the queue.
+            routing_type: ``ANYCAST`` or ``MULTICAST``.
+            filter: selector for the messages that it takes; None takes all.
+            durable: whether it survives a restart.
+            max_consumers: maximum number of consumers; -1 sets no limit.
+        """
+        await self.management.create_queue(
+            name,
+            address=address,
+            routing_type=routing_type,
+            filter=filter,
+            durable=durable,
+            max_consumers=max_consumers,
+        )
+
+    async def delete_queue(self, name: str, *, closes_consumers: bool = False) -> None:
+        """Delete a queue with its messages, as `Management.delete_queue` does.
+
+        Args:
+            name: name of the queue.
+            closes_consumers: whether its consumers are closed; otherwise a queue with consumers is refused.
+        """
+        await self.management.delete_queue(name, closes_consumers=closes_consumers)
+
+    async def purge(self, name: str) -> int:
+        """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay.
+
+        Args:
+            name: name of the queue.
+        """
+        return await self.management.purge_queue(name)
 
     # -- XA branches in doubt ------------------------------------------------------------------------------------
 
@@ -988,6 +1110,84 @@ class ThreadedBroker:
         """
         return self._call(lambda: self._broker.commit_branch(xid))
 
+    def queues(self) -> list[QueueInfo]:
+        """Return the figures of all queues at this moment, in order of their names.
+
+        Raises: as `EmbeddedBroker.queues`.
+        """
+        return self._call_sync(self._broker.queues)
+
+    def queue(self, name: str) -> QueueInfo:
+        """Return the figures of a queue at this moment: ``broker.queue("orders").message_count``.
+
+        Args:
+            name: name of the queue.
+
+        Raises: as `EmbeddedBroker.queue`.
+        """
+        return self._call_sync(lambda: self._broker.queue(name))
+
+    def wait_for(
+        self, *, queue: str, count: int | None = None, consumers: int | None = None, timeout: float | None = 10.0
+    ) -> None:
+        """Wait until a queue has exactly ``count`` messages and ``consumers`` consumers.
+
+        Args:
+            queue: name of the queue.
+            count: messages, those in delivery included; None for any number. Either this or ``consumers`` is needed.
+            consumers: number of consumers; None for any number.
+            timeout: seconds; None to wait for ever.
+
+        Raises: as `EmbeddedBroker.wait_for`.
+        """
+        self._call(lambda: self._broker.wait_for(queue=queue, count=count, consumers=consumers, timeout=timeout))
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        address: str | None = None,
+        routing_type: str = "ANYCAST",
+        filter: str | None = None,
+        durable: bool = True,
+        max_consumers: int = -1,
+    ) -> None:
+        """Create a queue, and its address if it does not exist, as `Management.create_queue` does.
+
+        Args:
+            name: name of the queue.
+            address: address that it is bound to; None takes the name of the queue.
+            routing_type: ``ANYCAST`` or ``MULTICAST``.
+            filter: selector for the messages that it takes; None takes all.
+            durable: whether it survives a restart.
+            max_consumers: maximum number of consumers; -1 sets no limit.
+        """
+        self.management.create_queue(
+            name,
+            address=address,
+            routing_type=routing_type,
+            filter=filter,
+            durable=durable,
+            max_consumers=max_consumers,
+        )
+
+    def delete_queue(self, name: str, *, closes_consumers: bool = False) -> None:
+        """Delete a queue with its messages, as `Management.delete_queue` does.
+
+        Args:
+            name: name of the queue.
+            closes_consumers: whether its consumers are closed; otherwise a queue with consumers is refused.
+        """
+        self.management.delete_queue(name, closes_consumers=closes_consumers)
+
+    def purge(self, name: str) -> int:
+        """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay.
+
+        Args:
+            name: name of the queue.
+        """
+        return self.management.purge_queue(name)
+
     @property
     def management(self) -> ThreadedManagement:
         """Attributes and operations of the broker, as blocking calls; see `Management`."""
@@ -1005,6 +1205,12 @@ class ThreadedBroker:
             IllegalStateException: the broker is not live, or stopped before the decision was durable.
         """
         return self._call(lambda: self._broker.rollback_branch(xid))
+
+    def _call_sync(self, function: Callable[[], T]) -> T:
+        async def call() -> T:
+            return function()
+
+        return self._call(call)
 
     def _call(self, function: Callable[[], Awaitable[T]]) -> T:
         if self._token is None:

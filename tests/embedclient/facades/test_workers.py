@@ -31,7 +31,7 @@ async def test_failed_messages_are_tried_again_and_become_dead_letters(
 ) -> None:
     caplog.set_level(logging.ERROR, "embedclient")
     settings = {"jobs": AddressSettings(max_delivery_attempts=2, dead_letter_address="DLQ")}
-    handled: list[tuple[str, int]] = []
+    handled: list[tuple[object, int]] = []
     async with client.broker(address_settings=settings) as broker, connected(client, broker.url) as connection:
         for job in ("wash", "broken", "dry"):
             await connection.send("jobs", job)
@@ -46,10 +46,12 @@ async def test_failed_messages_are_tried_again_and_become_dead_letters(
         assert handled == [("wash", 1), ("broken", 1), ("broken", 2), ("dry", 1)]
         assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
         async with connection.consume("DLQ") as letters:
-            assert (await letters.receive(timeout=5)).body == "broken"
+            letter = await letters.receive(timeout=5)
+            assert letter is not None and letter.body == "broken"
             # Without its block it is not settled, and returns with the end of the consumer.
         async with connection.consume("DLQ") as letters:
             letter = await letters.receive(timeout=5)
+            assert letter is not None
             await letter.acknowledge()
         async with connection.consume("DLQ") as letters:
             assert await letters.receive_nowait() is None
@@ -65,6 +67,7 @@ async def test_only_messages_of_a_work_consumer_have_the_block(client: Client, u
         await connection.send("q", "a")
         async with connection.consume("q") as messages:
             message = await messages.receive(timeout=5)
+            assert message is not None
             block = message.processing()
             with pytest.raises(TypeError, match=r"message\.processing"):
                 if client.name == "blocking":
