@@ -154,6 +154,10 @@ class Bench:
         self.report = ""
         self.must_prove = True
         self.is_over = False
+        #: The exception of the test itself.
+        self.failure: BaseException | None = None
+        #: True if the test ended inside of a nursery, such as that of a connection.
+        self.has_open_nursery = False
         self._clients: list[str] = []
         self._make_directory = make_directory
         self._fabric: Fabric | None = None
@@ -385,12 +389,17 @@ class Bench:
             self.note("the test begins")
             for work in self._to_run:
                 self.start_soon(work)
+            task = trio.lowlevel.current_task()
+            nurseries = len(task.child_nurseries)
             try:
                 await body()
             except BaseException as error:
+                self.failure = error
                 if scope.cancel_called:
                     where = error.__traceback__
                 raise
+            finally:
+                self.has_open_nursery = len(task.child_nurseries) > nurseries
         if scope.cancelled_caught:
             raise self.overdue().with_traceback(where)
 

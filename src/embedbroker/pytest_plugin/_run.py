@@ -5,6 +5,8 @@ Responsible for the clock of the run. Does not depend on what the test uses.
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -12,9 +14,14 @@ import trio
 import trio.abc
 import trio.testing
 
-from ._bench import Bench, Surface
+from ._bench import Bench, LeftBehind, Surface
 
 __all__ = ["run_test"]
+
+_OPEN = (
+    "left behind by this test: a connection, a session, a nursery or a cancel scope that it has entered and not left; "
+    "use 'async with', or close it"
+)
 
 
 def run_test(
@@ -24,7 +31,12 @@ def run_test(
     clock: trio.abc.Clock | None = None,
     instruments: Sequence[trio.abc.Instrument] = (),
 ) -> None:
-    """Run the test to its end. ``clock`` is the clock that the test requested, if it did."""
+    """Run the test to its end. ``clock`` is the clock that the test requested, if it did.
+
+    Raises:
+        LeftBehind: the test ended inside of a scope.
+    """
+    __tracebackhide__ = True
     if trio.lowlevel.in_trio_run():
         raise RuntimeError(
             "trio runs in this thread already: another plugin, such as anyio, keeps it running for its async fixtures. "
@@ -35,4 +47,22 @@ def run_test(
     elif clock is None:
         # Nothing on this surface uses a thread, so the clock never jumps over work that goes on elsewhere.
         clock = trio.testing.MockClock(autojump_threshold=0)
-    trio.run(bench.run, test, clock=clock, instruments=instruments)
+    try:
+        trio.run(bench.run, test, clock=clock, instruments=instruments)
+    except (RuntimeError, trio.TrioInternalError) as error:
+        # trio reports what the test has opened in the task in which all of it runs, and has not closed.
+        if not bench.has_open_nursery and "stack corrupted" not in str(error):
+            raise
+    else:
+        return
+    _collect()
+    raise bench.failure if isinstance(bench.failure, Exception) else LeftBehind(_OPEN)
+
+
+def _collect() -> None:
+    """Free the coroutines of a run that trio gave up. They cannot be closed outside of it, and complain."""
+    before, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = before

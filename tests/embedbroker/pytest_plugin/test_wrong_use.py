@@ -325,3 +325,28 @@ def test_an_argument_that_makes_no_sense_is_refused_before_anything_waits(inner:
         """
     )
     result.assert_outcomes(passed=4)
+
+
+def test_what_a_test_has_not_left_is_left_behind(inner: Inner) -> None:
+    result = inner(
+        """
+        async def test_connection(embedded_broker):
+            await ConnectionFactory(embedded_broker.url).connect().__aenter__()
+
+        async def test_nursery(embedded_broker):
+            (await trio.open_nursery().__aenter__()).start_soon(trio.sleep_forever)
+
+        async def test_scope(embedded_broker):
+            trio.move_on_after(5).__enter__()
+
+        async def test_that_fails_before(embedded_broker):
+            await ConnectionFactory(embedded_broker.url).connect().__aenter__()
+            raise ValueError("of the test")
+        """,
+        subprocess=True,  # trio leaves coroutines, of which Python warns when it collects them
+    )
+    result.assert_outcomes(failed=4)
+    result.stdout.fnmatch_lines(
+        ["E *LeftBehind: left behind by this test: a connection, *", "E *ValueError: of the test"]
+    )
+    result.stdout.no_fnmatch_line("*TrioInternalError*")
