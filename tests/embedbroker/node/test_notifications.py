@@ -238,6 +238,18 @@ def test_a_consumer_with_an_empty_filter_has_no_filter_property() -> None:
     assert "_AMQ_FilterString" not in empty and filtered["_AMQ_FilterString"] == "a = 1"
 
 
+def test_no_other_broker_learns_of_sessions_of_the_cluster_user() -> None:
+    """Members select notifications with a distance."""
+    stage = Stage()
+    listener = Listener(stage)
+    listener.take()
+    stage.connect().open_session("client", user="anyone")
+    stage.connect().open_session("bridge", user=stage.node.config.cluster_user)
+    client, bridge = listener.take()
+    assert client.pop("_AMQ_Distance") == 0 and "_AMQ_Distance" not in bridge
+    assert client.keys() == bridge.keys()
+
+
 def test_browsers_are_not_published() -> None:
     stage = Stage()
     listener = Listener(stage)
