@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import runpy
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import httpx
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from embedbroker.pytest_plugin import BrokerPair
+from embedclient import Connection, TextMessage
+from embedclient.asyncio import ConnectionFactory
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -46,3 +56,101 @@ def test_the_commands_of_unit_and_container_run_a_broker_until_sigterm(tmp_path:
                 assert broker.wait(30) == 0
             finally:
                 broker.kill()
+
+
+PRINTED = {
+    "context": "two coffees",
+    "notebook": "two coffees",
+    "request_reply": "TEA",
+    "script": "two coffees",
+    "worker_pool": "40 jobs done",
+}
+
+
+def test_there_are_nine_programs_of_at_most_35_lines() -> None:
+    programs = {path.stem: len(path.read_text().splitlines()) for path in EXAMPLES.glob("*.py")}
+    assert set(programs) == {*PRINTED, "web_application", "test_in_trio", "test_in_asyncio", "test_in_anyio"}
+    assert max(programs.values()) <= 35
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED.keys() - {"notebook"}))
+def test_a_program_prints_its_result(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert capsys.readouterr().out.strip() == PRINTED[name]
+
+
+def test_a_notebook_runs_cell_by_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = InteractiveShell()
+    for cell in (EXAMPLES / "notebook.py").read_text().split("# %%")[1:]:
+        shell.run_cell(cell).raise_error()
+    assert capsys.readouterr().out.strip() == PRINTED["notebook"]
+
+
+def test_tests_pass_with_the_runner_that_each_asks_for(tmp_path: Path) -> None:
+    files = [str(path) for path in EXAMPLES.glob("test_*.py")]
+    command = ["-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", *files]
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, check=False)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+# -- the web application -----------------------------------------------------------------------------------------------
+
+
+async def serve_prices(connection: Connection) -> None:
+    async with connection.session() as session, session.create_consumer("prices") as requests:
+        replies = session.create_producer()
+        async for request in requests:
+            reply = TextMessage(f"{len(request.body)} EUR", correlation_id=request.message_id)
+            await replies.send(reply, destination=request.reply_to)
+
+
+async def hit(count: int) -> tuple[list[int], list[str]]:
+    """Start the application, send it requests at once, and return the answers to orders, and the prices."""
+    app = runpy.run_path(str(EXAMPLES / "web_application.py"))["app"]
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://shop", timeout=None) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        service = group.create_task(serve_prices(app.state.connection))
+        orders = [group.create_task(client.post(f"/orders/{number}")) for number in range(count)]
+        prices = [group.create_task(client.get(f"/prices/{'x' * (number % 9 + 1)}")) for number in range(count)]
+        codes = [(await order).status_code for order in orders]
+        answers = [(await price).json() for price in prices]
+        service.cancel()
+    return codes, answers
+
+
+def test_a_web_application_answers_200_requests_at_once() -> None:
+    codes, prices = asyncio.run(hit(100))
+    assert codes == [202] * 100
+    assert prices == [f"{number % 9 + 1} EUR" for number in range(100)]
+
+
+@pytest.mark.asyncio
+async def test_a_web_application_survives_a_failover(broker_pair: BrokerPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKER_URL", broker_pair.url)
+    app = runpy.run_path(str(EXAMPLES / "web_application.py"))["app"]
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://shop", timeout=None) as client,
+    ):
+
+        async def order(number: int) -> None:
+            # An order in doubt fails, and its customer tries again.
+            while (await client.post(f"/orders/{number}")).status_code != 202:
+                pass
+
+        async with asyncio.TaskGroup() as customers:
+            for number in range(100):
+                customers.create_task(order(number))
+            await broker_pair.failover()
+            for number in range(100, 200):
+                customers.create_task(order(number))
+        async with app.state.connection.session() as session, session.create_consumer("orders") as consumer:
+            received = set[object]()
+            while len(received) < 200:
+                received.add((await consumer.receive(timeout=30)).body)
+    assert received == {str(number) for number in range(200)}

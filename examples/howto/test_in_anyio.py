@@ -1,0 +1,18 @@
+"""A test of anyio's plugin, in asyncio."""
+
+import pytest
+
+from embedclient.asyncio import ConnectionFactory
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.mark.anyio
+async def test_an_order_survives_a_failover(broker_pair):
+    async with ConnectionFactory(broker_pair.url).connect() as connection:
+        await connection.send("orders", "two coffees")
+        await broker_pair.failover()
+        await broker_pair.wait_for(queue="orders", count=1)

@@ -1,0 +1,10 @@
+"""A test on trio: no plugin besides the fixtures is needed."""
+
+from embedclient import ConnectionFactory
+
+
+async def test_an_order_survives_a_failover(broker_pair):
+    async with ConnectionFactory(broker_pair.url).connect() as connection:
+        await connection.send("orders", "two coffees")
+        await broker_pair.failover()
+        await broker_pair.wait_for(queue="orders", count=1)
