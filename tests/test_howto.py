@@ -16,7 +16,6 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from embedbroker.pytest_plugin import BrokerPair
 from embedclient import Connection, TextMessage
-from embedclient.asyncio import ConnectionFactory
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -90,7 +89,7 @@ def test_tests_pass_with_the_runner_that_each_asks_for(tmp_path: Path) -> None:
     files = [str(path) for path in EXAMPLES.glob("test_*.py")]
     command = ["-m", "pytest", "-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", *files]
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=300, check=False)
-    assert "3 passed" in done.stdout, done.stdout + done.stderr
+    assert "6 passed" in done.stdout, done.stdout + done.stderr  # each with both kinds of pairs
 
 
 # -- the web application -----------------------------------------------------------------------------------------------
