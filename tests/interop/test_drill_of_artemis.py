@@ -40,6 +40,17 @@ def test_a_pair_of_artemis_brokers_fails_over_and_back(ha: str) -> None:
     assert list(downtime) == ["kill", "failback"]
 
 
+def test_two_artemis_brokers_are_one_cluster_of_which_one_is_killed_and_comes_back() -> None:
+    figures = drilled("--cluster", "2")
+    assert isinstance(figures["roles"], list) and isinstance(figures["rounds"], list)
+    assert [turn["fault"] for turn in figures["rounds"]] == ["kill"]
+    by_broker: dict[str, list[str]] = {}
+    for _, broker, standing in figures["roles"]:
+        by_broker.setdefault(broker, []).append(standing)
+    # One of them was struck, and both serve at the end.
+    assert sorted(each.count("live") for each in by_broker.values()) == [1, 2], by_broker
+
+
 def test_artemis_brokers_take_the_users_files_with_their_properties_and_leave_nothing(tmp_path: Path) -> None:
     files = write_files(tmp_path, Ha.SHARED_STORE, free_ports(), relayed=False)
     for file in files:

@@ -7,6 +7,8 @@ import socket
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.command_processes import CommandProcess, started
@@ -30,13 +32,19 @@ XML = """
       <static-connectors><connector-ref>there</connector-ref></static-connectors>
     </cluster-connection>
   </cluster-connections>
-  <ha-policy><shared-store><colocated>
+  <ha-policy><{kind}><colocated>
     <request-backup>true</request-backup>
     <backup-request-retry-interval>100</backup-request-retry-interval>
     <excludes><connector-ref>there</connector-ref></excludes>
-  </colocated></shared-store></ha-policy>
+    {parts}
+  </colocated></{kind}></ha-policy>
 </core></configuration>
 """
+PARTS = {
+    "shared-store": "",
+    "replication": "<primary><check-for-active-server>true</check-for-active-server></primary>"
+    "<backup><allow-failback>true</allow-failback></backup>",
+}
 
 
 def free_port() -> int:
@@ -60,10 +68,21 @@ def wait_for_backup(process: CommandProcess, role: str) -> dict[str, object]:
             return event
 
 
-def test_a_killed_process_goes_on_inside_the_other_one_and_comes_back(tmp_path: Path) -> None:
+def wait_for_copies(directory: Path, count: int) -> None:
+    """Wait until the records of so many hosted backups name a whole copy."""
+    copies: list[Path] = []
+    while len(copies) < count:
+        records = directory.glob("*colocated_backup*/node.state")
+        copies = [each for each in records if "in sync: yes" in each.read_text()]
+
+
+@pytest.mark.parametrize("kind", ["shared-store", pytest.param("replication", marks=pytest.mark.search)])
+def test_a_killed_process_goes_on_inside_the_other_one_and_comes_back(tmp_path: Path, kind: str) -> None:
     ports = {"a": free_port(), "b": free_port()}
     for name, other in (("a", "b"), ("b", "a")):
-        text = XML.format(name=name, directory=tmp_path / name, port=ports[name], other=ports[other])
+        text = XML.format(
+            name=name, directory=tmp_path / name, port=ports[name], other=ports[other], kind=kind, parts=PARTS[kind]
+        )
         (tmp_path / f"{name}.xml").write_text(text)
 
     with ExitStack() as stack:
@@ -77,6 +96,7 @@ def test_a_killed_process_goes_on_inside_the_other_one_and_comes_back(tmp_path: 
         a, b = start("a"), start("b")
         wait_for_backup(a, "backup")
         wait_for_backup(b, "backup")
+        wait_for_copies(tmp_path, 2 if kind == "replication" else 0)
         url = f"tcp://127.0.0.1:{ports['a']}?ha=true&reconnectAttempts=-1&retryInterval=50"
         with ConnectionFactory(url).connect() as connection, connection.session() as session:
             producer = session.create_producer(Queue("orders"))

@@ -7,11 +7,12 @@ connections and brokers. Does not depend on the work that is done in a branch.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import trio
 from attrs import define
 
-from embedclient import XaCode, XAResource, Xid
+from embedclient import XaCode, XaFlag, XAResource, Xid
 from embedclient.errors import JMSException, XAException
 
 from ._stage import Stage
@@ -70,6 +71,9 @@ class Branches:
             await resource.end(xid)
         except JMSException:
             stage.open_transactions.discard(transaction)
+            with suppress(JMSException):
+                # A branch that is still associated with its session cannot be rolled back there.
+                await resource.end(xid, XaFlag.TMFAIL)
             return await self.finish(resource)
         finally:
             stage.open_transactions.discard(transaction)
