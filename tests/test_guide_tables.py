@@ -276,6 +276,7 @@ COMMANDS = {
     "user reset": ("user", 4),
     "user remove": ("user", 5),
     "cert": ("cert", 0),
+    "request": ("request", 0),
     "pipeline demo": ("pipeline", 5),
 }
 

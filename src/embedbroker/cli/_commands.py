@@ -9,6 +9,7 @@ import errno
 import logging
 import signal
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -25,6 +26,7 @@ _HOMES = {
     "perf": ("._perf", "perf"),
     "send": ("._send", "send"),
     "receive": ("._receive", "receive"),
+    "request": ("._request", "request"),
     "browse": ("._receive", "browse"),
     "queue": ("._management", "queue"),
     "address": ("._management", "address"),
@@ -61,6 +63,17 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(module, __package__), attribute)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            close = get_close_matches(args[0], _HOMES, n=1) if args else []
+            if not close:
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -22,7 +22,7 @@ from ._message_text import as_json_line, as_text
 from ._numbers import Number
 from ._progress import body_progress
 
-__all__ = ["browse", "receive"]
+__all__ = ["browse", "printer", "receive"]
 
 
 class _Show(Protocol):
@@ -30,7 +30,7 @@ class _Show(Protocol):
         """Print a message, or where its body is."""
 
 
-def _printer(as_json: bool, headers: bool) -> _Show:
+def printer(as_json: bool, headers: bool) -> _Show:
     if sys.stdout is None:
         raise Refused("stdout is closed, so the messages would be lost: open it, or redirect it to a file")
 
@@ -108,7 +108,7 @@ def receive(
         place = SavePlace.of_option(save, overwrites=overwrite, count=count)
         # Bodies go to files piece by piece, also those that would fit into memory.
         url = with_parameter(url, "maxLargeMessageBodySize", 0)
-    show = _printer(as_json, headers)
+    show = printer(as_json, headers)
     received = 0
 
     async def work(connection: Connection) -> None:
@@ -155,7 +155,7 @@ def browse(
     headers: bool,
 ) -> None:
     """Show the messages of QUEUE and leave them there."""
-    show = _printer(as_json, headers)
+    show = printer(as_json, headers)
 
     async def work(connection: Connection) -> None:
         shown = 0

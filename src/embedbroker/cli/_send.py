@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-from attrs import define
+from attrs import Factory, define
 from click.core import ParameterSource
 
-from embedclient import Connection, DeliveryMode, MessageProducer
+from embedclient import Connection, DeliveryMode, Message, MessageProducer
 from embedclient.errors import JMSException
 
 from ._body_files import file_message
 from ._connection_options import check_destination, connection_options, factory_for, run_client
 from ._failure import CommandFailed, Refused
-from ._message_text import KINDS, Value, message_from, property_from
+from ._message_text import KINDS, Value, as_json_line, message_from, property_from
 from ._numbers import Number
 from ._progress import body_progress
 from ._stdin import lines_of_stdin, whole_stdin
 
-__all__ = ["send"]
+__all__ = ["message_options", "send"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ def _properties(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -
     return dict(property_from(text) for text in texts)
 
 
-def _message_options(command: F) -> F:
+def message_options(command: F) -> F:
     """Add the options that describe each message."""
     options = (
         click.option(
@@ -68,8 +68,9 @@ _files = click.option(
 @click.option("--lines", is_flag=True, help="Every line of stdin is a message.")
 @_files
 @click.option("--count", default=1, show_default=True, type=click.IntRange(1), help="How often each one is sent.")
-@_message_options
+@message_options
 @click.option("--transacted", is_flag=True, help="All messages in one transaction.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per message that was sent, with its id.")
 @click.pass_context
 def send(
     context: click.Context,
@@ -90,6 +91,7 @@ def send(
     non_persistent: bool,
     correlation_id: str | None,
     transacted: bool,
+    as_json: bool,
 ) -> None:
     """Send each BODY as a message to DESTINATION: a queue name, queue://NAME or topic://NAME.
 
@@ -99,7 +101,7 @@ def send(
     if files:
         _check_alone(context, bodies, lines, kind)
         _check_repeatable(files, count)
-    sent = _Sent()
+    sent = _Sent(as_json, transacted)
 
     async def work(connection: Connection) -> None:
         async with connection.session(transacted=transacted) as session:
@@ -110,8 +112,7 @@ def send(
             producer.delivery_delay = delay
             for file in files:
                 for _ in range(count):
-                    await _send_file(producer, file, properties, correlation_id)
-                    sent.number += 1
+                    sent.add(await _send_file(producer, file, properties, correlation_id), file)
             bytes_max = connection.settings.frame_size_bytes_max
             async with aclosing(_given(bodies, lines, bool(files), bytes_max)) as given:
                 async for body in given:
@@ -119,9 +120,10 @@ def send(
                     message.correlation_id = correlation_id
                     for _ in range(count):
                         await producer.send(message)
-                        sent.number += 1
+                        sent.add(message)
             if transacted:
                 await session.commit()
+                sent.commit()
 
     with _reported(sent, destination, bool(files), transacted):
         run_client(factory_for(url, user, password, client_id), work)
@@ -129,7 +131,23 @@ def send(
 
 @define
 class _Sent:
+    """Count what was sent, and print it as JSON if wanted: in a transaction once it is committed."""
+
+    as_json: bool
+    transacted: bool
     number: int = 0
+    lines: list[str] = Factory(list)
+
+    def add(self, message: Message, file: Path | None = None) -> None:
+        self.number += 1
+        if self.as_json and self.transacted:
+            self.lines.append(as_json_line(message, file))
+        elif self.as_json:
+            click.echo(as_json_line(message, file))
+
+    def commit(self) -> None:
+        for line in self.lines:
+            click.echo(line)
 
 
 @contextmanager
@@ -173,12 +191,13 @@ def _check_repeatable(files: tuple[Path, ...], count: int) -> None:
 
 async def _send_file(
     producer: MessageProducer, path: Path, properties: dict[str, Value], correlation_id: str | None
-) -> None:
+) -> Message:
     try:
         async with file_message(path, properties) as message:
             message.correlation_id = correlation_id
             with body_progress(path.name) as progress:
                 await producer.send(message, progress=progress)
+            return message
     except JMSException:  # some of them are of the kind of OSError
         raise
     except OSError as error:

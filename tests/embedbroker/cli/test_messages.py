@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
+from embedclient import Queue, TextMessage, blocking
 from tests.embedbroker.cli.command_processes import COMMAND, started
 
 Command = Callable[..., Result]
@@ -227,3 +229,39 @@ def test_json_that_is_nested_too_deep_is_refused_in_a_body_and_a_text_in_a_prope
     assert run("send", "q", "x", "-p", f"deep={deep}").exit_code == 0
     (message,) = received(run, "q")
     assert message["properties"]["deep"] == deep
+
+
+def test_what_was_sent_is_printed_as_json_with_its_id(run: Command) -> None:
+    sent = run("send", "q", "one", "two", "--transacted", "--json")
+    assert sent.exit_code == 0, sent.output
+    printed = [json.loads(line) for line in sent.stdout.splitlines()]
+    assert [(each["id"], each["body"]) for each in printed] == [
+        (each["id"], each["body"]) for each in received(run, "q")
+    ]
+    assert [each["body"] for each in printed] == ["one", "two"]
+
+
+def test_a_request_prints_its_reply(run: Command, url: str) -> None:
+    def serve() -> None:
+        with (
+            blocking.ConnectionFactory(url).connect() as connection,
+            connection.session() as session,
+            session.create_consumer(Queue("adder")) as consumer,
+        ):
+            request = consumer.receive(timeout=30)
+            assert isinstance(request, TextMessage) and request.reply_to is not None
+            session.create_producer().send(f"{request.body} done", destination=request.reply_to)
+
+    service = threading.Thread(target=serve)
+    service.start()
+    result = run("request", "adder", "1 + 2", "--timeout", "30")
+    service.join()
+    assert (result.exit_code, result.stdout) == (0, "1 + 2 done\n"), result.output
+    late = run("request", "nothing", "x", "--timeout", "0.05")
+    assert late.exit_code == 1 and "no reply within 0.05 s" in late.output
+
+
+def test_a_command_that_does_not_exist_names_the_closest() -> None:
+    result = CliRunner().invoke(commands, ["sned"])
+    assert result.exit_code == 2
+    assert "No such command 'sned'. Did you mean 'send'?" in result.output
