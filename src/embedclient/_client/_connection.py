@@ -231,7 +231,7 @@ class Connection:
         return await self._requests.request(destination, message, timeout)
 
     def consume(self, destination: Destination | str, selector: str | None = None) -> Opening[MessageConsumer]:
-        """Create a consumer with a session of its own: `async with connection.consume("jobs") as messages`.
+        """Create a consumer with a separate session: `async with connection.consume("jobs") as messages`.
 
         Each message has a block `async with message.processing()`, whose end removes it from its queue. An exception in
         the block is logged, and the broker delivers the message again, or moves it to the dead letter address after too

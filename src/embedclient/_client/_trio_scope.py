@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+import outcome
 import trio
 
 from embedclient.agent import Agent
@@ -129,6 +130,7 @@ class TrioBackgroundScope(Generic[T]):
         self._ended = trio.Event()
         self._value: T | None = None
         self._failure: BaseException | None = None
+        self._is_forgotten = False
 
     async def enter(self) -> T:
         trio.lowlevel.spawn_system_task(self._run, name="embedclient connection", context=copy_context())
@@ -160,29 +162,29 @@ class TrioBackgroundScope(Generic[T]):
         return failure
 
     async def _run(self) -> None:
-        is_forgotten = False
-        try:
-            with self._scope:
-                async with self._manager as self._value:
-                    self._entered.set()
-                    try:
-                        await self._leaving.wait()
-                    except trio.Cancelled:
-                        is_forgotten = not self._leaving.is_set()
-                        raise
-        except trio.Cancelled:
-            if is_forgotten:
-                WarnsWhenDeleted(self._place, "a connection")
-            raise
-        except BaseException as failure:
-            self._failure = failure
-            if isinstance(failure, KeyboardInterrupt):  # it belongs to the program's main task
+        result = await outcome.acapture(self._stay)
+        if isinstance(result, outcome.Error) and not isinstance(result.error, trio.Cancelled):
+            self._failure = result.error
+            if isinstance(result.error, KeyboardInterrupt):  # it belongs to the program's main task
                 signal.raise_signal(signal.SIGINT)
             elif self._value is not None:
-                _log.error("the connection that was opened in %s broke down", self._place, exc_info=failure)
-        finally:
-            self._entered.set()
-            self._ended.set()
+                _log.error("the connection that was opened in %s broke down", self._place, exc_info=result.error)
+        self._entered.set()
+        self._ended.set()
+        if self._is_forgotten:
+            WarnsWhenDeleted(self._place, "a connection")
+        if self._failure is None:
+            result.unwrap()  # raises a cancellation
+
+    async def _stay(self) -> None:
+        with self._scope:
+            async with self._manager as self._value:
+                self._entered.set()
+                try:
+                    await self._leaving.wait()
+                except trio.Cancelled:
+                    self._is_forgotten = not self._leaving.is_set()
+                    raise
 
 
 class TrioLoop:

@@ -20,7 +20,7 @@ _log = logging.getLogger("embedclient")
 
 
 class WorkConsumer(MessageConsumer):
-    """A consumer with a session of its own, which ends with it."""
+    """A consumer with a separate session, which ends with it."""
 
     def __init__(self, listeners: Listeners, intake: Intake, selector: str | None, session: Session) -> None:
         super().__init__(listeners, intake, selector)

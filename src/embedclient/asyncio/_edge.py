@@ -575,6 +575,7 @@ class AsyncioBackgroundScope(Generic[T]):
         self._leaving = asyncio.Event()
         self._value: T | None = None
         self._failure: BaseException | None = None
+        self._is_forgotten = False
         self._task: asyncio.Task[None] | None = None
 
     async def enter(self) -> T:
@@ -606,30 +607,29 @@ class AsyncioBackgroundScope(Generic[T]):
         return failure
 
     async def _run(self) -> None:
-        is_forgotten = False
         # asyncio has only weak references to tasks.
         _open_scopes.add(self)
-        try:
-            async with self._manager as self._value:
-                self._entered.set()
-                try:
-                    await self._leaving.wait()
-                except asyncio.CancelledError:
-                    is_forgotten = not self._leaving.is_set()
-                    raise
-        except asyncio.CancelledError:
-            if is_forgotten:
-                WarnsWhenDeleted(self._place, "a connection")
-            raise
-        except (KeyboardInterrupt, SystemExit):
-            raise  # asyncio stops the loop with them
-        except BaseException as failure:
-            self._failure = failure
+        result = await outcome.acapture(self._stay)
+        # Others are a cancellation, and what stops the event loop.
+        if isinstance(result, outcome.Error) and isinstance(result.error, Exception):
+            self._failure = result.error
             if self._value is not None:
-                _log.error("the connection that was opened in %s broke down", self._place, exc_info=failure)
-        finally:
+                _log.error("the connection that was opened in %s broke down", self._place, exc_info=result.error)
+        self._entered.set()
+        _open_scopes.discard(self)
+        if self._is_forgotten:
+            WarnsWhenDeleted(self._place, "a connection")
+        if self._failure is None:
+            result.unwrap()
+
+    async def _stay(self) -> None:
+        async with self._manager as self._value:
             self._entered.set()
-            _open_scopes.discard(self)
+            try:
+                await self._leaving.wait()
+            except asyncio.CancelledError:
+                self._is_forgotten = not self._leaving.is_set()
+                raise
 
 
 _open_scopes: set[AsyncioBackgroundScope[Any]] = set()

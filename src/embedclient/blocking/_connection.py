@@ -132,7 +132,7 @@ class Connection:
         return self._portal.message(self._portal.call(self._inner.request, destination, message, timeout=timeout))
 
     def consume(self, destination: Destination | str, selector: str | None = None) -> MessageConsumer:
-        """Create a consumer with a session of its own: `with connection.consume("jobs") as messages`.
+        """Create a consumer with a separate session: `with connection.consume("jobs") as messages`.
 
         Each message has a block `with message.processing()`, whose end removes it from its queue. An exception in
         the block is logged, and the broker delivers the message again, or moves it to the dead letter address after too

@@ -110,8 +110,9 @@ def vm_connect(name: str) -> ByteStream:
             f"cannot connect to vm://{name}: that broker runs in another thread or trio run, where vm:// does not "
             "reach; use broker.url (tcp://) instead"
         )
-    running = ", ".join(f"vm://{other}" for other in sorted(_names())) or "none"
-    raise TransportLost(f"cannot connect to vm://{name}: no broker of that name runs here; those that do: {running}")
+    running = ", ".join(f"vm://{other}" for other in sorted(_names()))
+    hint = f"; those that do: {running}" if running else ""
+    raise TransportLost(f"cannot connect to vm://{name}: no broker of that name runs here{hint}")
 
 
 def _names() -> dict[str, VmListener]:

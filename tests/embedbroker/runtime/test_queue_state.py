@@ -18,7 +18,7 @@ async def test_queues_of_a_broker(autojump_clock: trio.testing.MockClock) -> Non
             broker.queue("order")
 
         async def send() -> None:
-            await trio.sleep(1)
+            await trio.testing.wait_all_tasks_blocked()
             await connection.send("orders", "a")
 
         async with trio.open_nursery() as nursery:
