@@ -95,8 +95,7 @@ def send(
 ) -> None:
     """Send each BODY as a message to DESTINATION: a queue name, queue://NAME or topic://NAME.
 
-    Without BODY the whole of stdin is one message, or one per line with --lines. With --file the content of each file
-    is one, and is never in memory as a whole.
+    Without BODY the whole of stdin is one message, or one per line with --lines, or the content of each --file.
     """
     if files:
         _check_alone(context, bodies, lines, kind)
@@ -107,9 +106,7 @@ def send(
         async with connection.session(transacted=transacted) as session:
             producer = session.create_producer(destination)
             producer.delivery_mode = DeliveryMode.NON_PERSISTENT if non_persistent else DeliveryMode.PERSISTENT
-            producer.priority = priority
-            producer.time_to_live = ttl
-            producer.delivery_delay = delay
+            producer.priority, producer.time_to_live, producer.delivery_delay = priority, ttl, delay
             for file in files:
                 for _ in range(count):
                     sent.add(await _send_file(producer, file, properties, correlation_id), file)

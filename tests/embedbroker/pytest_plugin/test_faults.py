@@ -298,9 +298,7 @@ def test_each_broker_that_replicates_has_its_own_disk(inner: Inner) -> None:
     result.assert_outcomes(passed=1, deselected=len(PAIR_MODES) - 1)
 
 
-def test_single_operations_fail_are_late_or_lose_their_answers(inner: Inner) -> None:
-    result = inner(
-        """
+_OPERATIONS = """
         from embedclient.errors import (
             AddressFullException, ErrorCode, JMSSecurityException, TransactionOutcomeUnknownException,
             TransactionRolledBackException, UnblockedException,
@@ -363,6 +361,9 @@ def test_single_operations_fail_are_late_or_lose_their_answers(inner: Inner) -> 
                     session.create_producer(ORDERS).send("never")
                 session.create_producer(ORDERS).send("one")
             broker.wait_for(queue="orders", count=1)
-        """
-    )
+"""
+
+
+def test_single_operations_fail_are_late_or_lose_their_answers(inner: Inner) -> None:
+    result = inner(_OPERATIONS)
     result.assert_outcomes(passed=2)
