@@ -548,7 +548,7 @@ def test_every_supported_name_is_one_of_the_schema() -> None:
 
 
 def test_a_supported_name_becomes_a_value(tmp_path: Path) -> None:
-    """One test for hundreds of names, each in a file of its own."""
+    """One test for hundreds of names, each in a separate file."""
     for way, (text, owner, field, value) in SAMPLES.items():
         with named_in_errors(way):
             found = owner(load_text(tmp_path, xml_of(tuple(way.split("/")), text)).config)
