@@ -18,7 +18,7 @@ from tests.simulation.scenario.scenario import run_group_seed
 from .administration_bugs import ADMINISTRATION_BUGS
 from .hunting import Bug, hunt
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 def test_a_plan_with_an_administrator_is_read_back() -> None:

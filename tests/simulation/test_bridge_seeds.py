@@ -18,7 +18,7 @@ from .sites.bridge_plan import BridgePlan
 from .sites.bridge_routes import BridgeRoutes
 from .sites.send_book import Entry
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @pytest.mark.search

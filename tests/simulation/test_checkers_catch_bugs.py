@@ -39,7 +39,7 @@ from .fault_points import fault_point, replace
 from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, last_account, lose_a_prepared_branch
 
 # A search through all the seeds takes half a minute, and more on a machine that does something else, too.
-pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.search, pytest.mark.timeout(900)]
 
 
 def skip_a_replayed_acknowledgement(patch: pytest.MonkeyPatch) -> None:

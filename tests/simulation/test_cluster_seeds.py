@@ -24,7 +24,7 @@ from .sites import (
 )
 from .sites.cluster_plan import NodePlan
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @pytest.mark.search

@@ -21,7 +21,7 @@ from tests.simulation.scenario.scenario import run_group_seed, run_plan
 from .divert_bugs import DIVERT_BUGS
 from .hunting import Bug, hunt
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @cache

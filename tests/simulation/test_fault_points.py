@@ -17,7 +17,7 @@ _SEEDS_MAX = 60
 
 
 @pytest.mark.search
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_seeds_come_past_every_fault_point(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = set(FAULT_POINTS["ONE_BROKER"])
 

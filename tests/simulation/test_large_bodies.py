@@ -16,7 +16,7 @@ from tests.simulation.scenario.scenario import run_group_seed
 from .body_bugs import BODY_BUGS
 from .hunting import Bug, hunt
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 def test_plans_have_large_messages_in_chunks() -> None:

@@ -18,7 +18,7 @@ from tests.simulation.scenario.scenario import run_group_seed
 from .hunting import Bug, hunt
 from .permission_bugs import PERMISSION_BUGS
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.timeout(900)]
 
 
 @cache

@@ -104,7 +104,7 @@ BUGS: list[Bug] = [
 
 
 @pytest.mark.search
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_bug_is_found(bug: Bug, monkeypatch: pytest.MonkeyPatch, record_property: Callable[..., None]) -> None:
     hunt("READERS", bug, run, monkeypatch, record_property)

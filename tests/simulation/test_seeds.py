@@ -140,7 +140,7 @@ def campaign_of(mode: GroupMode, seeds: range = SEEDS) -> Campaign:
 
 
 @pytest.mark.search
-@pytest.mark.timeout(300)  # seconds on a machine that does nothing else
+@pytest.mark.timeout(900)  # seconds on a machine that does nothing else
 def test_seeds_of_groups_that_share_a_store_run_clean_and_meet_what_those_meet() -> None:
     campaign = campaign_of(GroupMode.SHARED_STORE)
     assert campaign.passed, campaign.shortcomings()
@@ -149,7 +149,7 @@ def test_seeds_of_groups_that_share_a_store_run_clean_and_meet_what_those_meet()
 
 
 @pytest.mark.search
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_seeds_of_groups_that_replicate_run_clean_and_meet_what_those_meet() -> None:
     campaign = campaign_of(GroupMode.REPLICATION, REPLICATION_SEEDS)
     assert campaign.passed, campaign.shortcomings()
@@ -158,7 +158,7 @@ def test_seeds_of_groups_that_replicate_run_clean_and_meet_what_those_meet() -> 
 
 
 @pytest.mark.search
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_seeds_of_pairs_that_vote_run_clean_and_meet_what_those_meet() -> None:
     campaign = campaign_of(GroupMode.VOTES)
     assert campaign.passed, campaign.shortcomings()

@@ -11,7 +11,7 @@ from tests.simulation.scenario import Campaign, Moment, draw_plan, run_seed
 from .hunting import Bug, hunt
 from .set_bugs import SET_BUGS
 
-pytestmark = [pytest.mark.search, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.search, pytest.mark.timeout(900)]
 
 
 def seed_with_sets(number: int) -> int:

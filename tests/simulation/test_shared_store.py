@@ -124,7 +124,7 @@ def test_a_live_broker_that_lost_its_lock_confirms_nothing_more() -> None:
     group.run_until(PRIMARY, Role.LIVE)
 
 
-@pytest.mark.timeout(300)  # seconds on a machine that does nothing else
+@pytest.mark.timeout(900)  # seconds on a machine that does nothing else
 def test_random_faults_with_one_and_with_several_backups() -> None:
     hits: Counter[str] = Counter()
     failovers: list[float] = []
