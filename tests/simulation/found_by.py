@@ -17,7 +17,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "forget_duplicate_ids": 7,
         "forget_producers_that_wait_for_memory": 22,
         "forget_what_an_operator_decided": 5,
-        "forget_what_was_sent_behind_a_commit": 154,
+        "forget_what_was_sent_behind_a_commit": 258,
         "forget_when_a_redelivery_is_due_in_a_restart": 56,
         "forget_who_has_a_group": 4,
         "forget_who_has_an_exclusive_queue": 18,

@@ -1,6 +1,6 @@
 """The hunt for a bug: it is put into broker or client, and the ordinary seeds must find it.
 
-No scenario is written for a bug. One that the first two hundred seeds do not find is a hole in workload, faults or
+No scenario is written for a bug. One that the first three hundred seeds do not find is a hole in workload, faults or
 checkers. Any of these seeds may find it: the one that is known to have found it runs first, since reaching it in order
 takes minutes.
 """
@@ -34,7 +34,7 @@ __all__ = [
     "lose_a_prepared_branch",
 ]
 
-SEEDS_MAX = 200
+SEEDS_MAX = 300
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
