@@ -43,7 +43,7 @@ def test_when_it_finds_nothing_any_more_all_others_are_run(monkeypatch: pytest.M
 
 
 def test_no_seed_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(pytest.fail.Exception, match="200 seeds did not find a_bug"):
+    with pytest.raises(pytest.fail.Exception, match=f"{SEEDS_MAX} seeds did not find a_bug"):
         seeds_run(monkeypatch, 90, lambda seed: False)
 
 
