@@ -246,7 +246,7 @@ class BridgeConsumer:
                 message_ids.append(sent.message_id)
                 size += sent.size
         if message_ids:
-            self._session.settle_each(_KEY, message_ids)
+            self._session.settle_run(_KEY, message_ids, through=False)
             self.acknowledged_count += len(message_ids)
             consumer.add_credit(size)
             self._owner.on_confirmed()

@@ -104,7 +104,7 @@ def test_messages_in_any_order_are_accepted_alone() -> None:
     one, session, key, ids = given(transacted=False)
     other, other_session, other_key, _ = given(transacted=False)
     chosen = [ids[5], ids[900], 10**9, *ids[7:200], *reversed(ids[300:400]), ids[5]]
-    session.settle_each(key, chosen)
+    session.settle_run(key, chosen, through=False)
     for message_id in chosen:
         if message_id in ids and message_id not in (ids[5], 10**9):
             assert other_session.settle(other_key, message_id) is None
@@ -113,4 +113,4 @@ def test_messages_in_any_order_are_accepted_alone() -> None:
     expected, _, expected_counts, _, expected_records = state(other, other_session)
     assert (held, counts) == (expected, expected_counts) and len(held) == MANY - 295
     assert sorted(map(repr, records)) == sorted(map(repr, expected_records))
-    session.settle_each(key + 1, chosen)
+    session.settle_run(key + 1, chosen, through=False)
