@@ -313,17 +313,21 @@ class Redistribution:
             # It was cancelled.
             return
         given = list(taker.consumer.unsettled.take_all())
+        # With those that were found expired on the way.
+        count = len(given)
         queue = taker.queue
         group = self.group_of(queue)
         only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
         if only is not None and not queue.consumers and queue.cursor is None:
             # All go the same way: no turn of the dispatcher and no choice for each.
-            given += queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
+            run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
+            count += looked_at
+            given += run
         self._move(taker, given, only)
-        yield from repeat(None, len(given) * _MOVE_COST)
+        yield from repeat(None, count * _MOVE_COST)
         if self._active.get(queue) is taker:
             # The first message of a run is given in turn.
-            taker.consumer.add_credit(1 if only is not None and len(given) >= AT_ONCE_MAX else AT_ONCE_MAX)
+            taker.consumer.add_credit(1 if only is not None and count >= AT_ONCE_MAX else AT_ONCE_MAX)
 
     def _move(self, taker: _Taker, given: Iterable[Reference], only: RemoteBinding | None) -> None:
         queue, group = taker.queue, self.group_of(taker.queue)

@@ -404,6 +404,27 @@ def test_a_run_passes_over_what_stays_and_what_has_expired(stage: Stage) -> None
     stage.kernel.check()
 
 
+def test_a_run_looks_at_few_expired_messages_in_a_step(stage: Stage) -> None:
+    binding = bind(stage, load_balancing=OFF_WITH)
+    live = [str(number) for number in range(100)]
+    stage.send(*map(letter, live))
+    stage.send(*[letter("old", expiration=stage.kernel.now_ms + 5) for _ in range(1500)], letter("last"))
+    stage.run_all()
+    stage.kernel.now_ms += 10
+    binding.add_consumer(None)
+    stage.kernel.redistribution.on_remote_consumer(binding)
+    most = 0
+    while stage.kernel.has_work:
+        before = counts(stage)[0]
+        stage.run(200)
+        most = max(most, before - counts(stage)[0])
+    # The budget of a step, and a portion that began at its end.
+    assert 0 < most <= 200 + 64
+    assert moved(stage) == [*live, "last"] and counts(stage)[:2] == (0, 0)
+    assert stage.kernel.address_manager.queues["orders"].expired_count == 1500
+    stage.kernel.check()
+
+
 def test_a_paused_queue_and_an_internal_one_keep_their_messages(stage: Stage) -> None:
     binding = bind(stage, load_balancing=OFF_WITH)
     queue = stage.kernel.address_manager.queues["orders"]

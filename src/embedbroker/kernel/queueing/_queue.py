@@ -648,30 +648,35 @@ class Queue:
         unsettled[reference.message.message_id] = reference
         consumer.credit.left -= consumer.port.deliver(consumer, reference)
 
-    def take_run(self, wants: Callable[[Message], bool], limit: int) -> list[Reference]:
+    def take_run(self, wants: Callable[[Message], bool], limit: int) -> tuple[list[Reference], int]:
         """Take out the first waiting messages, up to the first that is not wanted, for a consumer that has had a turn.
 
         They are in delivery from then on. The run is empty where deliveries have rules of their own.
 
         Args:
             wants: Returns whether the consumer gets a message.
-            limit: Length of the run at most.
+            limit: Number of messages to look at; one that has expired is not part of the run, and counts.
+
+        Returns:
+            The run, and how many messages left the queue for it.
         """
         taken: list[Reference] = []
         owner, backlog = self.owner, self.backlog
         if self._holds or self.definition.exclusive or isinstance(self.dispatcher, GroupDispatcher):
-            return taken
-        while backlog.size and len(taken) < limit:
+            return taken, 0
+        looked = 0
+        while backlog.size and looked < limit:
             reference = backlog.pop()
             message = reference.message
             if not wants(message):
                 backlog.give_back(reference)
                 break
+            looked += 1
             if not (0 < message.expiration <= owner.now_ms and owner.expire(self, reference)):
                 reference.delivery_count += 1
                 taken.append(reference)
         self.delivering_count += len(taken)
-        return taken
+        return taken, looked
 
     @property
     def _is_publishing(self) -> bool:
