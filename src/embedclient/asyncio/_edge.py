@@ -741,7 +741,7 @@ async def _search_at(
 async def _fetched(host: str, port: int, channel: str) -> bytes | None:
     from embedclient.transport import FRAME_BYTES_MAX, announcement_in
 
-    reader, writer = await asyncio.open_connection(host, port)
+    reader, writer = await asyncio.open_connection(sock=await _connected_socket(host, port))
     try:
         came = b""
         while (data := announcement_in(came, channel)) is None and (more := await reader.read(FRAME_BYTES_MAX)):
@@ -749,6 +749,39 @@ async def _fetched(host: str, port: int, channel: str) -> bytes | None:
         return data
     finally:
         writer.close()
+
+
+async def _connected_socket(host: str, port: int) -> socket.socket:
+    """Connect without the executor of the loop, which waits for a look-up that hangs when the program ends."""
+    from embedclient.transport import look_up, with_port
+
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ended.set)
+
+    result = look_up(host, wake)
+    await ended.wait()
+    failure = OSError(f"{host!r} has no address")
+    for family, kind, protocol, _, address in with_port(result.result(), port):
+        try:
+            opened = socket.socket(family, kind, protocol)
+        except OSError as error:
+            failure = error
+            continue
+        try:
+            opened.setblocking(False)
+            await loop.sock_connect(opened, address)
+            return opened
+        except OSError as error:
+            opened.close()
+            failure = error
+        except BaseException:  # a cancellation, too, must not leave it open
+            opened.close()
+            raise
+    raise failure
 
 
 async def _in_daemon_thread(work: Callable[[], T], purpose: str) -> T:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ._announcement_ports import ANSWER_S, FETCH_EVERY_S, FRAME_BYTES_MAX, announcement_in
     from ._datagrams import Datagrams, DatagramSender
     from ._directory import LOOK_EVERY_S, DirectoryReader
+    from ._look_ups import look_up, with_port
     from ._memory_datagrams import MemoryMulticast
     from ._udp import SystemDatagrams, joined_socket
 
@@ -46,11 +47,13 @@ __all__ = [
     "dial",
     "joined_socket",
     "listen_tcp",
+    "look_up",
     "memory_pair",
     "reserve_tcp",
     "run_in_thread",
     "vm_connect",
     "vm_listen",
+    "with_port",
 ]
 
 __getattr__ = lazy_names(
@@ -59,6 +62,7 @@ __getattr__ = lazy_names(
         "._announcement_ports": "ANSWER_S FETCH_EVERY_S FRAME_BYTES_MAX announcement_in",
         "._directory": "LOOK_EVERY_S DirectoryReader",
         "._datagrams": "DatagramSender Datagrams",
+        "._look_ups": "look_up with_port",
         "._memory_datagrams": "MemoryMulticast",
         "._udp": "SystemDatagrams joined_socket",
     },

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -18,6 +19,7 @@ import trio
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import AnnouncementHosts, AnnouncementPort
 
+from ._look_ups import look_up, with_port
 from ._stream import Buffer, ByteStream, TransportLost
 from ._tcp import connect_tcp, error_text, listen_tcp
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ._stream import Listener
+    from ._tcp import Found
 
 __all__ = [
     "ANSWER_S",
@@ -222,7 +225,7 @@ class HostsReceiver:
 
 
 async def _fetched(host: str, port: int, channel: str) -> bytes:
-    stream = await connect_tcp(host, port)
+    stream = await connect_tcp(host, port, find=_addresses)
     try:
         came = bytearray()
         while (data := announcement_in(came, channel)) is None:
@@ -233,3 +236,17 @@ async def _fetched(host: str, port: int, channel: str) -> bytes:
         return data
     finally:
         stream.close()
+
+
+async def _addresses(host: str, port: int) -> Sequence[Found]:
+    """Return the addresses of a host, without a thread of trio's pool: its look-up may hang, and comes again."""
+    ended = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def wake() -> None:
+        with suppress(trio.RunFinishedError):
+            token.run_sync_soon(ended.set)
+
+    result = look_up(host, wake)
+    await ended.wait()
+    return with_port(result.result(), port)

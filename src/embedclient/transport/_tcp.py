@@ -11,7 +11,7 @@ import logging
 import math
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -36,7 +36,8 @@ _WARN_EVERY_S = 60.0
 _log = logging.getLogger("embedclient")
 _SocketAddress = tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]
 _Bound = tuple[tuple[str | int | bytes, ...], int, int, int]
-_Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
+Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, _SocketAddress]
+"""One address of a host, as ``socket.getaddrinfo`` returns it."""
 
 
 def _address_text(address: Sequence[object]) -> str:
@@ -329,11 +330,13 @@ async def connect_tcp(
     local_address: tuple[str, int] | None = None,
     send_buffer_bytes: int | None = None,
     receive_buffer_bytes: int | None = None,
+    find: Callable[[str, int], Awaitable[Sequence[Found]]] | None = None,
 ) -> TcpStream:
     """Connect to the first address of `host` that answers, within `timeout_s` for all of them together.
 
     Args:
         timeout_s: seconds for all addresses together; None for no limit.
+        find: looks up the addresses; None for `addresses`.
 
     Raises:
         TransportLost: no address answered; the reason names every address that was tried.
@@ -342,7 +345,7 @@ async def connect_tcp(
     where = f"{host}:{port}"
     try:
         with trio.fail_at(deadline):
-            found = await addresses(host, port)
+            found = await (find or addresses)(host, port)
             local = [] if local_address is None else await _local_addresses(*local_address)
     except trio.TooSlowError:
         raise TransportLost(f"cannot connect to {where}: looking up the name took over {timeout_s:g} s") from None
@@ -406,19 +409,19 @@ async def reserve_tcp(host: str | None, port: int) -> TcpReservation:
     return reservation
 
 
-async def addresses(host: str | None, port: int, flags: int = 0) -> Sequence[_Found]:
+async def addresses(host: str | None, port: int, flags: int = 0) -> Sequence[Found]:
     """Return the addresses of a host, with OSError for whatever keeps the system from finding one."""
     try:
         return await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     except ValueError as error:
-        raise _no_host_name(host) from error
+        raise no_host_name(host) from error
     except RuntimeError as error:
         if not is_thread_shortage(error):
             raise
         raise OSError(errno.EAGAIN, str(ThreadShortage(f"looking up the name {host!r}"))) from error
 
 
-async def _local_addresses(host: str, port: int) -> Sequence[_Found]:
+async def _local_addresses(host: str, port: int) -> Sequence[Found]:
     """Return the addresses of the near end: without a name, the one of each family that lets the system choose."""
     if not host:
         return [
@@ -428,7 +431,7 @@ async def _local_addresses(host: str, port: int) -> Sequence[_Found]:
     return await addresses(host, port)
 
 
-def _bind_local(opened: socket.socket, local_address: tuple[str, int], local: Sequence[_Found]) -> None:
+def _bind_local(opened: socket.socket, local_address: tuple[str, int], local: Sequence[Found]) -> None:
     # A name would be looked up inside bind, which stops the event loop.
     for family, _, _, _, address in local:
         if family == opened.family:
@@ -437,7 +440,8 @@ def _bind_local(opened: socket.socket, local_address: tuple[str, int], local: Se
     raise OSError(errno.EADDRNOTAVAIL, f"the local address {local_address[0]!r} is of another kind")
 
 
-def _no_host_name(host: str | None) -> OSError:
+def no_host_name(host: str | None) -> OSError:
+    """Return the error for a name that is never looked up."""
     # A label that is empty or too long, a NUL: Python rejects these before the name is looked up.
     return socket.gaierror(socket.EAI_NONAME, f"{host!r} is not the name of a host")
 

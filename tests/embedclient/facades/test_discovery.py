@@ -133,13 +133,16 @@ async def test_a_flood_of_datagrams_does_not_stop_the_loop(
         await trio.to_thread.run_sync(asyncio.run, search())
 
 
-def test_a_directory_that_hangs_does_not_keep_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ping", ["FILE_PING location='.'", "TCPPING initial_hosts='hangs.invalid[7800]'"])
+def test_a_directory_or_a_name_that_hangs_does_not_keep_the_program(
+    ping: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of asyncio alone: its loop waits for its executor at the end."""
-    (tmp_path / "stack.xml").write_text(f"<config><TCP/><FILE_PING location='{tmp_path}'/></config>")
+    (tmp_path / "stack.xml").write_text(f"<config><TCP bind_port='7800'/><{ping}/></config>")
     released, ended = threading.Event(), threading.Event()
 
-    def hang(_: DirectoryReader) -> list[bytes]:
-        released.wait(60)
+    def hang(*_: object, **_options: object) -> list[bytes]:
+        released.wait(10)
         ended.set()
         return []
 
@@ -149,8 +152,9 @@ def test_a_directory_that_hangs_does_not_keep_the_program(tmp_path: Path, monkey
             pass
 
     monkeypatch.setattr(DirectoryReader, "look", hang)
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
     try:
-        with pytest.raises(ConnectionTimedOutException, match="no announcement is there within"):
+        with pytest.raises(ConnectionTimedOutException, match=r"no announcement (is there|came) within"):
             asyncio.run(search())
         assert not ended.is_set()
     finally:

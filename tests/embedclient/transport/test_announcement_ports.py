@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
+import trio.testing
 
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import AnnouncementHosts, AnnouncementPort
@@ -94,6 +96,40 @@ async def test_wrong_data_and_another_channel_are_one_line_each_in_the_log(caplo
         nursery.cancel_scope.cancel()
     lines = sorted(record.getMessage().partition(": ")[2] for record in caplog.records if record.name == "embedclient")
     assert lines == ["something else than an announcement came from there", "the broker there has another channel"]
+
+
+async def test_a_name_that_hangs_has_one_look_up_and_leaves_the_threads_of_the_program_alone(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, again, count = threading.Event(), threading.Event(), 0
+
+    def hang(host: str | bytes, *_: object, **_options: object) -> list[object]:
+        nonlocal count
+        if threading.current_thread() is threading.main_thread():
+            raise socket.gaierror(socket.EAI_NONAME, "no address")
+        count += 1
+        if not released.is_set():
+            released.wait(10)
+        else:
+            again.set()
+        raise socket.gaierror(socket.EAI_NONAME, "released")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    receivers = [
+        await SystemDatagrams().open_receiver(AnnouncementHosts(("hangs.invalid:7800",), port_range=3))
+        for _ in range(2)
+    ]
+    try:
+        # Each place is tried five times.
+        await trio.sleep(5 * _announcement_ports.ANSWER_S)
+        assert count == 1
+        assert trio.to_thread.current_default_thread_limiter().borrowed_tokens == 0
+    finally:
+        released.set()
+    # The name is looked up again after its end.
+    assert await trio.to_thread.run_sync(again.wait, 60)
+    for receiver in receivers:
+        receiver.close()
 
 
 async def test_a_port_in_use_is_named_with_the_way_out(silent_port: int) -> None:
