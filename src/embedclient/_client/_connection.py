@@ -235,7 +235,8 @@ class Connection:
 
         Each message has a block `async with message.processing()`, whose end removes it from its queue. An exception in
         the block is logged, and the broker delivers the message again, or moves it to the dead letter address after too
-        many attempts. For concurrency, run this in several tasks or threads.
+        many attempts. The next message is received after that block. For concurrency, run this in several tasks or
+        threads.
 
         Args:
             destination: a queue or topic, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).

@@ -339,23 +339,9 @@ class Session:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[None]:
-        with self._context.one_task:
-            await self._context.edge.pause()
-            await self._context.endings.begin()
-        commits: list[Call[None]] = []
-
-        def send_request() -> Call[None]:
-            commits.append(self._context.agent_session.commit())
-            return commits[0]
-
-        try:
+        await self._begin()
+        async with self._committing():
             yield
-            await self._commit(send_request)
-        finally:
-            # If the block ends before the commit was sent, the next commit would include its work.
-            if not self.closed and (not commits or commits[0].withdrawn):
-                # Bounded and not cancelled: the exception that ended the block is raised in any case.
-                await self._context.endings.roll_back_in_time(self._context.agent_session.rollback())
 
     async def close(self) -> None:
         """Close the producers, the consumers and the session. A second call has no effect.
@@ -373,7 +359,35 @@ class Session:
             self._end_listeners()
             await settle_closing(self._context.edge, self._context.agent_session.close())
 
-    # For the connection and the context
+    # For the connection, the context and the consumer of `Connection.consume`
+
+    async def _begin(self) -> None:
+        """Wait for commits and rollbacks whose callers did not; raise the error of such a commit."""
+        with self._context.one_task:
+            await self._context.edge.pause()
+            await self._context.endings.begin()
+
+    @asynccontextmanager
+    async def _committing(self) -> AsyncIterator[None]:
+        """Return a block that commits at its end, or rolls back unless the commit was sent."""
+        commits: list[Call[None]] = []
+
+        def send_request() -> Call[None]:
+            commits.append(self._context.agent_session.commit())
+            return commits[0]
+
+        try:
+            yield
+            await self._commit(send_request)
+        finally:
+            # If the block ends before the commit was sent, the next commit would include its work.
+            if not commits or commits[0].withdrawn:
+                await self._roll_back_in_time()
+
+    async def _roll_back_in_time(self) -> None:
+        # Bounded and not cancelled: the exception that ended the block is raised in any case.
+        if not self.closed:
+            await self._context.endings.roll_back_in_time(self._context.agent_session.rollback())
 
     async def _acknowledge_received(self) -> None:
         if self._context.mode is SessionMode.CLIENT:

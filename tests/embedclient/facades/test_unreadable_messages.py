@@ -59,6 +59,24 @@ async def test_a_message_that_cannot_be_read_comes_until_it_is_dead_or_acknowled
         assert message is not None and (message.body, message.delivery_count) == ("next", 1)
 
 
+async def test_a_worker_that_goes_on_does_not_acknowledge_a_message_that_cannot_be_read(
+    client: Client, url: str
+) -> None:
+    await send_unreadable(client, url)
+    async with connected(client, url) as connection:
+        await connection.send("q", "next")
+        async with connection.consume("q") as messages:
+            for _ in range(10):
+                with pytest.raises(MessageFormatException, match="type 99"):
+                    await messages.receive(timeout=60)
+            message = await messages.receive(timeout=60)
+            assert message is not None and message.body == "next"
+            await message.acknowledge()
+        async with connection.consume("DLQ") as messages:
+            with pytest.raises(MessageFormatException, match="type 99"):
+                await messages.receive(timeout=60)
+
+
 @pytest.mark.parametrize("kind", [list[str], "str"])
 async def test_a_body_asked_for_as_no_type_stays_in_the_queue(client: Client, url: str, kind: Any) -> None:
     async with connected(client, url) as connection, connection.session() as session:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import trio
 
 from embedbroker import AddressSettings
 from embedclient import TextMessage
@@ -76,3 +78,67 @@ async def test_only_messages_of_a_work_consumer_have_the_block(client: Client, u
                 else:
                     with block:
                         pass
+
+
+async def cut_short(client: Client, message: Any) -> None:
+    """End the block of a message with a time-out, or Ctrl-C where the program has no cancellation."""
+    if client.name == "trio":
+        with trio.CancelScope() as scope:
+            async with processed(client, message):
+                scope.cancel()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+    elif client.name == "asyncio":
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.001), processed(client, message):
+                await asyncio.Event().wait()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            async with processed(client, message):
+                raise KeyboardInterrupt
+
+
+async def test_a_block_that_is_cut_short_returns_its_message_although_the_loop_goes_on(
+    client: Client, url: str
+) -> None:
+    async with connected(client, url) as connection:
+        for job in ("a", "b"):
+            await connection.send("q", job)
+        handled: list[tuple[object, int]] = []
+        async with connection.consume("q") as messages:
+            async for message in messages:
+                handled.append((message.body, message.delivery_count))
+                if handled == [("a", 1)]:
+                    await cut_short(client, message)
+                    continue
+                async with processed(client, message):
+                    pass
+                if message.body == "b":
+                    break
+        assert handled == [("a", 1), ("a", 2), ("b", 1)]
+
+
+async def test_each_message_is_processed_before_the_next_one_is_received(client: Client, url: str) -> None:
+    async with connected(client, url) as connection:
+        for job in ("a", "b"):
+            await connection.send("q", job)
+        async with connection.consume("q") as messages:
+            first = await messages.receive(timeout=5)
+            assert first is not None
+            for receive in (messages.receive, messages.receive_nowait):
+                with pytest.raises(
+                    IllegalStateException, match=r"is not processed: end its block 'message\.processing"
+                ):
+                    await receive()
+            await first.acknowledge()
+            second = await messages.receive(timeout=5)
+            assert second is not None and second.body == "b"
+            async with processed(client, first):
+                pass  # acknowledged already: this must not acknowledge the second one
+            with pytest.raises(IllegalStateException, match=r"has no receive_body\(\)"):
+                await messages.receive_body(str)
+            with pytest.raises(IllegalStateException, match=r"has no set_message_listener\(\)"):
+                messages.set_message_listener(print)
+        async with connection.consume("q") as messages:
+            message = await messages.receive(timeout=5)
+            assert message is not None and message.body == "b"
