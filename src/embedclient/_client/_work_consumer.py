@@ -73,8 +73,8 @@ class WorkConsumer(MessageConsumer):
     async def _begin(self) -> None:
         if self._unsettled is not None:
             raise IllegalStateException(
-                f"{self._unsettled!r} is not processed: end its block 'message.processing()', or acknowledge it, before "
-                "the next message is received"
+                f"{self._unsettled!r} is not processed: end its block 'message.processing()', or acknowledge it, "
+                "before the next message is received"
             )
         if self._in_doubt:
             try:
