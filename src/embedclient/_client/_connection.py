@@ -130,7 +130,8 @@ class Connection:
         self._notified = edge.signal()
         self._used = False
         self._pool = SessionPool(edge, partial(self._open_session, SessionMode.AUTO, Session, False))
-        self._requests = Requests(edge, self._pool, partial(self._open_session, SessionMode.DUPS_OK, Session, False))
+        open_session = partial(self._open_session, SessionMode.DUPS_OK, Session, False)
+        self._requests = Requests(edge, self._pool, open_session, self._check_open)
         self._closed = False
         self._left = False
         self._background: BackgroundScope | None = None
@@ -219,10 +220,12 @@ class Connection:
         Args:
             destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
             message: the message or value, as in `MessageProducer.send`.
-            timeout: seconds until the reply must be there; None waits without a limit.
+            timeout: seconds until the reply must be there, from the call on; None waits without a limit.
 
         Raises:
-            TimeoutError: no reply came in time.
+            TimeoutError: no reply came in time, or the message could not be sent in time.
+            IllegalStateException: a request with the same correlation id waits for its reply.
+            ConnectionClosedException: the connection, or its queue for replies, was closed meanwhile.
             TypeError: `timeout` is not a number.
             ValueError: `timeout` is NaN.
 

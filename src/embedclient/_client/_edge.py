@@ -82,6 +82,9 @@ class Edge(Protocol):
     async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
         """Wait as `settle` does, but end early when the task is cancelled; the next wait raises the cancellation."""
 
+    async def within(self, timeout_s: float, work: Callable[[], Awaitable[T]]) -> T | None:
+        """Return the result of the work; cancel it after the time-out, and return None."""
+
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Run work that may block, such as that of a file, in a thread. A cancellation waits for its end.
 

@@ -164,6 +164,11 @@ class TrioEdge:
                 call.on_done = None
         return call.done
 
+    async def within(self, timeout_s: float, work: Callable[[], Awaitable[T]]) -> T | None:
+        with trio.move_on_after(max(0.0, timeout_s)):
+            return await work()
+        return None
+
     async def in_thread(self, work: Callable[[], T]) -> T:
         return await run_in_thread(work, "reading or writing a file")
 

@@ -27,7 +27,7 @@ from embedclient._client import (
     settle_closing,
 )
 from embedclient.agent import Agent, BytesReceived, Call, Dial, Dialed, DialFailed, PeerClosed, Written
-from embedclient.errors import IllegalStateException, RemoteProtocolError
+from embedclient.errors import IllegalStateException, JMSException, RemoteProtocolError
 from embedclient.model import (
     IN_VM_CONNECTOR_FACTORY,
     Entropy,
@@ -337,6 +337,16 @@ class AsyncioEdge:
         if cancelled and task is not None:
             task.uncancel()  # so that the request counts once
             task.cancel()
+
+    async def within(self, timeout_s: float, work: Callable[[], Awaitable[T]]) -> T | None:
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                return await work()
+        except TimeoutError as error:
+            if isinstance(error, JMSException) or not limit.expired():
+                raise
+            return None
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         result: concurrent.futures.Future[T] = concurrent.futures.Future()

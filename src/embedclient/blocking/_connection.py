@@ -120,10 +120,12 @@ class Connection:
         Args:
             destination: where to send to, as an object or as text (`queue://a`, `topic://a`, or `a` for a queue).
             message: the message or value, as in `MessageProducer.send`.
-            timeout: seconds until the reply must be there; None waits without a limit.
+            timeout: seconds until the reply must be there, from the call on; None waits without a limit.
 
         Raises:
-            TimeoutError: no reply came in time.
+            TimeoutError: no reply came in time, or the message could not be sent in time.
+            IllegalStateException: a request with the same correlation id waits for its reply.
+            ConnectionClosedException: the connection, or its queue for replies, was closed meanwhile.
             TypeError: `timeout` is not a number.
             ValueError: `timeout` is NaN.
 

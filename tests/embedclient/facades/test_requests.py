@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from embedbroker import AddressSettings
+from embedbroker.config import AddressFullPolicy
 from embedclient import TextMessage
 from embedclient.errors import ConnectionClosedException, IllegalStateException
 
@@ -85,18 +87,88 @@ async def test_a_request_ends_in_time_and_with_its_connection(client: Client, ur
 
 async def test_a_session_of_two_tasks_names_what_may_be_shared(client: Client, url: str) -> None:
     async with connected(client, url) as connection, connection.session() as session:
-        consumer = await session.create_consumer("q")
-        other = await session.create_consumer("r")
+        errors: list[str] = []
 
-        async def wait() -> None:
-            assert await consumer.receive(timeout=0.5) is None
-
-        async def intrude() -> None:
-            while True:
+        async def use(name: str) -> None:
+            consumer = consumers[name]
+            while not errors:
                 try:
-                    await other.receive(timeout=0.01)
+                    await consumer.receive(timeout=0.01)
                 except IllegalStateException as error:
-                    assert "create a session for each task, or use connection.send()" in str(error)
-                    return
+                    errors.append(str(error))
 
-        await client.together(wait, intrude)
+        consumers = {name: await session.create_consumer(name) for name in ("q", "r")}
+        await client.together(partial(use, "q"), partial(use, "r"))
+        assert "create a session for each task, or use connection.send()" in errors[0]
+
+
+async def test_the_time_of_a_request_includes_the_send(client: Client) -> None:
+    full = {"full": AddressSettings(max_size_bytes=1_000, address_full_policy=AddressFullPolicy.BLOCK)}
+    async with client.broker(address_settings=full) as broker:
+        async with connected(client, broker.url) as connection:
+            # The last ones find no session: eight sends wait for room at most.
+            for _ in range(11):
+                with pytest.raises(TimeoutError, match="no reply from full"):
+                    await connection.request("full", "x" * 100_000, timeout=0.01)
+            with pytest.raises(TimeoutError, match="no reply from q"):
+                await connection.request("q", "a", timeout=0.01)
+        async with connected(client, f"{broker.url}?reconnectAttempts=-1") as connection:
+            await connection.send("q", "a")
+            await broker.crash()
+            for _ in range(2):
+                with pytest.raises(TimeoutError, match="no reply from q"):
+                    await connection.request("q", "a", timeout=0.01)
+
+
+async def test_after_the_loss_of_its_queue_a_request_opens_another_one(client: Client) -> None:
+    async with (
+        client.broker() as broker,
+        connected(client, broker.url) as connection,
+        connected(client, broker.url) as other,
+    ):
+
+        async def lose_queue() -> None:
+            async with other.session() as session, session.create_consumer("upper") as consumer:
+                request = await consumer.receive(timeout=10)
+                await broker.management.delete_queue(request.reply_to.address, closes_consumers=True)
+
+        async def forsaken() -> None:
+            with pytest.raises(ConnectionClosedException, match="the broker closed the consumer"):
+                await connection.request("upper", "a", timeout=10)
+
+        await client.together(lose_queue, forsaken)
+        replies: list[object] = []
+
+        async def ask(word: str) -> None:
+            replies.append((await connection.request("upper", word, timeout=10)).body)
+
+        await client.together(partial(answer, other, 2), partial(ask, "b"), partial(ask, "c"))
+        assert sorted(map(str, replies)) == ["B", "C"]
+
+
+async def test_requests_with_one_correlation_id_do_not_take_replies_from_each_other(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connected(client, url) as other:
+        received: list[Any] = []
+        replies: list[object] = []
+
+        async def ask() -> None:
+            timeout_s = 0.01
+            while not received:  # on a slow machine the time may be over before the request is sent
+                timeout_s *= 2
+                with pytest.raises(TimeoutError):
+                    await connection.request("q", TextMessage("late", correlation_id="id"), timeout=timeout_s)
+            message = TextMessage("next", correlation_id="id")
+            replies.append((await connection.request("q", message, timeout=10)).body)
+
+        async def serve() -> None:
+            async with other.session() as session, session.create_consumer("q") as consumer:
+                while not received or received[-1].body != "next":
+                    received.append(await consumer.receive(timeout=10))
+                with pytest.raises(IllegalStateException, match="the correlation id 'id' waits for its reply"):
+                    await connection.request("q", TextMessage("refused", correlation_id="id"), timeout=10)
+                for request in received:
+                    reply = TextMessage(f"reply to {request.body}", correlation_id=request.correlation_id)
+                    await other.send(request.reply_to, reply)
+
+        await client.together(ask, serve)
+        assert replies == ["reply to next"]
