@@ -129,7 +129,7 @@ async def test_after_the_loss_of_its_queue_a_request_opens_another_one(client: C
 
         async def lose_queue() -> None:
             async with other.session() as session, session.create_consumer("upper") as consumer:
-                request = await consumer.receive(timeout=10)
+                request: Any = await consumer.receive(timeout=10)
                 await broker.management.delete_queue(request.reply_to.address, closes_consumers=True)
 
         async def forsaken() -> None:

@@ -98,6 +98,24 @@ async def cut_short(client: Client, message: Any) -> None:
                 raise KeyboardInterrupt
 
 
+async def cancel_commit(client: Client, message: Any) -> None:
+    """Cancel the end of a block whose body is done, before its commit is sent."""
+    if client.name == "trio":
+        with trio.CancelScope() as scope:
+            async with processed(client, message):
+                scope.cancel()
+        assert scope.cancelled_caught
+    elif client.name == "asyncio":
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(asyncio.CancelledError):
+            async with processed(client, message):
+                task.cancel()
+        task.uncancel()
+    else:
+        await cut_short(client, message)
+
+
 async def test_a_block_that_is_cut_short_returns_its_message_although_the_loop_goes_on(
     client: Client, url: str
 ) -> None:
@@ -111,11 +129,14 @@ async def test_a_block_that_is_cut_short_returns_its_message_although_the_loop_g
                 if handled == [("a", 1)]:
                     await cut_short(client, message)
                     continue
+                if handled == [("a", 1), ("a", 2)]:
+                    await cancel_commit(client, message)
+                    continue
                 async with processed(client, message):
                     pass
                 if message.body == "b":
                     break
-        assert handled == [("a", 1), ("a", 2), ("b", 1)]
+        assert handled == [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 
 
 async def test_each_message_is_processed_before_the_next_one_is_received(client: Client, url: str) -> None:
