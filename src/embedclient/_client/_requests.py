@@ -99,7 +99,7 @@ class _ReplyQueue:
             reply.give(early)
 
     def forget(self, key: CorrelationId, reply: _Reply) -> None:
-        del self.waiting[key]
+        self.waiting.pop(key, None)
         if reply.message is None:
             _add(self.late, key, None, _LATE_MAX)
 
