@@ -14,10 +14,11 @@ from embedclient.model import JMSMessage, Queue, TemporaryQueue
 from ._conversion import decode
 from ._inbox import Inbox
 from ._large_message import LargeBodyStream
+from ._opening import ClosedByBlock
 from ._session_context import SessionContext
 
 
-class QueueBrowser:
+class QueueBrowser(ClosedByBlock):
     """Show the messages of a queue in order and take none: `async for message in browser`.
 
     Made by `Session.create_browser`.

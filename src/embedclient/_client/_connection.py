@@ -41,7 +41,7 @@ from ._conversion import Body
 from ._edge import BackgroundScope, Edge
 from ._locator import ClientSessionFactory
 from ._modes import AcknowledgeMode, session_mode_of
-from ._opening import Opening, end_background
+from ._opening import ClosedByBlock, Opening, end_background
 from ._ownership import own
 from ._requests import Requests
 from ._session import Session
@@ -92,7 +92,7 @@ class ConnectionMetaData:
     jmsx_property_names: tuple[str, ...] = ("JMSXGroupID", "JMSXGroupSeq", "JMSXDeliveryCount")
 
 
-class Connection:
+class Connection(ClosedByBlock):
     """A connection to a broker. Made by `ConnectionFactory.create_connection`, it ends with its block or by `close`.
 
     `exception_listener` is called with a `ConnectionFailedException` after the connection was lost, once it is decided

@@ -13,11 +13,12 @@ from embedclient.model import Destination, JMSMessage
 
 from ._intake import Intake, MessageListener, check_kind
 from ._listener import Listeners
+from ._opening import ClosedByBlock
 
 T = TypeVar("T")
 
 
-class MessageConsumer:
+class MessageConsumer(ClosedByBlock):
     """Receive messages of one destination. Made by `Session.create_consumer` and its siblings.
 
     `async with` it, or let the session's scope close it.

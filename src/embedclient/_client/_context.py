@@ -26,7 +26,7 @@ from ._connection import Connection, session_in_mode
 from ._consumer import MessageConsumer
 from ._conversion import Body, as_message
 from ._edge import BackgroundScope
-from ._opening import Opening, end_background
+from ._opening import ClosedByBlock, Opening, end_background
 from ._producer import MessageProducer, Receipt
 from ._session import Session
 
@@ -147,7 +147,7 @@ class JMSProducer:
         return message
 
 
-class JMSContext:
+class JMSContext(ClosedByBlock):
     """A connection and its session. Made by `ConnectionFactory.create_context`."""
 
     def __init__(self, connection: Connection, session: Session) -> None:

@@ -23,7 +23,7 @@ from ._edge import Edge
 from ._endings import Endings
 from ._inbox import Inbox, OneTask, post
 from ._large_message import LargeBodyStream
-from ._opening import Opening
+from ._opening import ClosedByBlock, Opening
 from ._ownership import own
 from ._receive_many import take_many
 from ._send_many import post_all
@@ -33,7 +33,7 @@ from ._xa_resource import XAResource, xa_resource_of
 T = TypeVar("T")
 
 
-class ClientConsumer:
+class ClientConsumer(ClosedByBlock):
     """Receive messages of one queue. Made by `ClientSession.create_consumer`."""
 
     def __init__(self, session: ClientSession, agent_consumer: AgentConsumer) -> None:
@@ -155,7 +155,7 @@ class ClientConsumer:
             raise self._agent_consumer.closed_error or ConnectionClosedException("the consumer is closed")
 
 
-class ClientProducer:
+class ClientProducer(ClosedByBlock):
     """Send messages, to one address or to the address of each message. Made by `ClientSession.create_producer`."""
 
     def __init__(self, session: ClientSession, agent_producer: AgentProducer) -> None:
@@ -217,7 +217,7 @@ class ClientProducer:
         await settle_closing(self._edge, call)
 
 
-class ClientSession:
+class ClientSession(ClosedByBlock):
     """A session of the CORE protocol, for one task at a time. Made by `ClientSessionFactory.create_session`."""
 
     def __init__(self, edge: Edge, agent_session: AgentSession) -> None:

@@ -32,7 +32,7 @@ from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration
 from ._closing import CLOSE_TIMEOUT_S, settle_closing
 from ._core_session import ClientSession
 from ._edge import BackgroundScope, Edge, Loop
-from ._opening import Opening, ScopeOpening, end_background
+from ._opening import ClosedByBlock, Opening, ScopeOpening, end_background
 from ._ownership import own
 from ._url import ClientURL, DiscoverySettings, parse_url
 
@@ -205,7 +205,7 @@ def _note(unreached: dict[str, None], node_id: str) -> None:
         del unreached[next(iter(unreached))]
 
 
-class ClientSessionFactory:
+class ClientSessionFactory(ClosedByBlock):
     """A connection to a broker, which is restored after a loss as the settings allow.
 
     Made by `ServerLocator.create_session_factory`.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, Self, TypeVar
 
 from embedclient.errors import IllegalStateException
 from embedclient.model import Place
@@ -24,6 +24,24 @@ class Closeable(Protocol):
 class Scoped(Closeable, Protocol):
     #: The scope in the background, if the object was opened without a block.
     _background: BackgroundScope | None
+
+
+class ClosedByBlock:
+    """An object that also closes itself at the end of an `async with` block, for programs that opened it by `await`."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
 
 
 C = TypeVar("C", bound=Closeable)

@@ -22,6 +22,7 @@ from ._closing import settle_closing
 from ._conversion import Body, as_content, readable_of
 from ._destinations import as_destination
 from ._edge import Edge, Signal
+from ._opening import ClosedByBlock
 from ._session_context import SessionContext
 from ._upload import post_parts
 
@@ -78,7 +79,7 @@ class Receipt:
             signal.set()
 
 
-class MessageProducer:
+class MessageProducer(ClosedByBlock):
     """Send messages to one destination, or without one to the destination of each send.
 
     Made by `Session.create_producer`.

@@ -30,12 +30,12 @@ from ._destinations import as_destination, as_topic, place_of
 from ._intake import Intake
 from ._listener import Listeners
 from ._modes import AcknowledgeMode
-from ._opening import Opening
+from ._opening import ClosedByBlock, Opening
 from ._producer import MessageProducer
 from ._session_context import SessionContext
 
 
-class Session:
+class Session(ClosedByBlock):
     """A single-threaded context for sending and receiving. Made by `Connection.session`.
 
     A task that uses a session while another task does so gets an IllegalStateException. Give each task a session.

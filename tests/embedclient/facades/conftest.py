@@ -283,6 +283,15 @@ class _Dressed:
         self._blocking.wait()
         yield from ()
 
+    async def __aenter__(self) -> Any:
+        assert self._blocking.__enter__() is self._blocking
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._blocking.__exit__(kind, error, trace)
+
     async def __aiter__(self) -> AsyncIterator[Any]:
         for message in self._blocking:
             yield _dressed(message)

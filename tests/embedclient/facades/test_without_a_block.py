@@ -46,6 +46,39 @@ async def test_what_is_awaited_lives_until_it_is_closed(client: Client, url: str
     await xa.close()
 
 
+async def test_what_is_awaited_is_closed_by_a_block_of_its_own(client: Client, url: str) -> None:
+    factory, xa_factory = client.connection_factory(url), client.xa_connection_factory(url)
+    async with await factory.connect() as connection, await connection.session() as session:
+        async with session.create_producer("q") as producer:
+            await producer.send("hello")
+        async with await session.create_browser("q") as browser:
+            assert await browser.next_message() is not None
+        async with await session.create_consumer("q") as consumer:
+            assert await texts(consumer, 1) == ["hello"]
+        assert consumer.closed
+    assert session.closed
+    with pytest.raises(ConnectionClosedException):
+        await connection.session()
+    async with await factory.create_context() as context, await context.create_context(context.session_mode) as other:
+        await other.create_producer().send("q", "again")
+    with pytest.raises(ConnectionClosedException):
+        await context.connection.session()
+    async with await xa_factory.create_xa_connection() as xa, await xa.create_xa_session() as xa_session:
+        pass
+    assert xa_session.closed
+    async with await xa_factory.create_xa_context() as xa_context:
+        pass
+    assert xa_context.session.closed
+    async with (
+        await client.server_locator(url).create_session_factory() as sessions,
+        await sessions.create_session() as core,
+        core.create_producer("q") as core_producer,
+        await core.create_consumer("q") as core_consumer,
+    ):
+        await core_producer.send(core.create_message(b""))
+    assert core.closed and core_consumer.closed
+
+
 async def test_a_connection_without_a_block_that_cannot_be_made_leaves_nothing(client: Client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
