@@ -21,7 +21,17 @@ CLOSE_TIMEOUT_S: Final = 5.0
 
 
 async def settle_closing(edge: Edge, call: Call[T]) -> bool:
-    """Wait for the end of a request that closes something. Return True if it ended. Not cancelled."""
+    """Wait for the end of a request that closes something. Return True if it ended.
+
+    A cancellation does not end the wait. On asyncio it is raised afterwards, so that what follows needs a `finally`.
+    """
+    await settle_in_time(edge, call)
+    await edge.raise_cancellation()
+    return call.done
+
+
+async def settle_in_time(edge: Edge, call: Call[T]) -> bool:
+    """Wait as `settle_closing` does, but leave a cancellation to the caller's next wait."""
     bounded = edge.agent.while_connected(call)
     left_s = edge.close_budget.begin(edge.now().monotonic)
     try:
@@ -39,5 +49,5 @@ async def settle_or_hurry(edge: Edge, call: Call[T], timeout_s: float) -> bool:
     """
     deadline = edge.now().monotonic + timeout_s
     if not await edge.settle_unless_cancelled(call, timeout_s) and edge.now().monotonic < deadline:
-        await settle_closing(edge, call)
+        await settle_in_time(edge, call)
     return call.done

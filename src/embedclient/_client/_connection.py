@@ -326,8 +326,10 @@ class Connection(ClosedByBlock):
             # At the end of the scope nothing is left to wait for, not even a listener that made this call.
             self._sessions.clear()
             # One call closes every session in order, so that the time-out holds for all of them together.
-            await settle_closing(self._edge, self._edge.agent.close())
-            await end_background(self._edge, self)
+            try:
+                await settle_closing(self._edge, self._edge.agent.close())
+            finally:
+                await end_background(self._edge, self)
 
     # For the factory
 

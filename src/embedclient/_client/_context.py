@@ -306,5 +306,7 @@ class JMSContext(ClosedByBlock):
 
     async def close(self) -> None:
         """Close the session now, before the end of the block; without a block, the connection too."""
-        await self.session.close()
-        await end_background(self.connection._edge, self)
+        try:
+            await self.session.close()
+        finally:
+            await end_background(self.connection._edge, self)

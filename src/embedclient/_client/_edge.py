@@ -76,7 +76,13 @@ class Edge(Protocol):
     async def settle(self, call: Call[T], timeout_s: float) -> bool:
         """Wait for the call's end with any outcome, at most `timeout_s` seconds. For clean-up: not cancelled.
 
-        Return True if it ended.
+        Return True if it ended. The task's next wait raises a cancellation that came meanwhile.
+        """
+
+    async def raise_cancellation(self) -> None:
+        """Raise a cancellation that came during `settle`, if the event loop raises each one at a single wait only.
+
+        A block that limits the time of the caller must not end before: the next wait is outside of it.
         """
 
     async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:

@@ -65,8 +65,11 @@ class Endings:
 
     async def roll_back_in_time(self, call: Call[None]) -> None:
         """Wait for a rollback, not cancelled, and no longer than closing may take. `begin` waits for the remainder."""
-        if not await settle_closing(self._edge, call):
-            self._rollback = call
+        try:
+            await settle_closing(self._edge, call)
+        finally:
+            if not call.done:
+                self._rollback = call
 
     async def begin(self) -> None:
         """Wait for the requests whose callers stopped waiting, so that they cannot include later work.

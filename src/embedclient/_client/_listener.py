@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 from embedclient.agent import Call, Delivery, SessionMode
 
-from ._closing import settle_closing, settle_or_hurry
+from ._closing import settle_in_time, settle_or_hurry
 from ._edge import Signal, SpawnedTask
 from ._intake import Intake, MessageListener
 from ._session_context import SessionContext
@@ -141,7 +141,7 @@ class Listeners:
     async def _wait_for(self, call: Call[None]) -> None:
         edge = self._context.edge
         if self._closing:
-            await settle_closing(edge, call)
+            await settle_in_time(edge, call)
         else:
             await settle_or_hurry(edge, call, self._context.call_timeout_s)
 

@@ -292,8 +292,10 @@ class ClientSessionFactory(ClosedByBlock):
 
     async def close(self) -> None:
         """Close the sessions and the connection now, before the end of the block."""
-        await settle_closing(self._edge, self._edge.agent.close())
-        await end_background(self._edge, self)
+        try:
+            await settle_closing(self._edge, self._edge.agent.close())
+        finally:
+            await end_background(self._edge, self)
 
 
 def _notify(listener: Callable[[Notification], None], notification: Notification) -> None:

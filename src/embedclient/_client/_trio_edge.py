@@ -149,6 +149,9 @@ class TrioEdge:
             call.on_done = None
         return call.done
 
+    async def raise_cancellation(self) -> None:
+        """Do nothing: a cancelled scope cancels each wait in it, and only those."""
+
     @enable_ki_protection
     async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
         self.pump.flush()

@@ -307,6 +307,11 @@ class AsyncioEdge:
             call.on_done = None
         return call.done
 
+    async def raise_cancellation(self) -> None:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            await asyncio.sleep(0)
+
     async def settle_unless_cancelled(self, call: Call[T], timeout_s: float) -> bool:
         self.pump.flush()
         task = asyncio.current_task()
@@ -646,17 +651,15 @@ _open_scopes: set[AsyncioBackgroundScope[Any]] = set()
 
 
 async def _outlast(task: asyncio.Task[None]) -> None:
-    """Wait for the end of a task although the caller is cancelled meanwhile; its next wait raises the cancellation."""
-    cancelled = False
+    """Wait for the end of a task although the caller is cancelled meanwhile, and raise the cancellation then."""
+    cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.wait([task])
-        except asyncio.CancelledError:
-            cancelled = True
-    current = asyncio.current_task()
-    if cancelled and current is not None:
-        current.uncancel()  # so that the request counts once
-        current.cancel()
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 class AsyncioLoop:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from embedclient import AcknowledgeMode, Connection, DeliveryMode, TextMessage
 from embedclient.agent import Call
 from embedclient.agent.session._session import Session as AgentSession
-from embedclient.asyncio import ConnectionFactory
+from embedclient.asyncio import ConnectionFactory, ServerLocator
 from embedclient.errors import DuplicateIDException, TransactionOutcomeUnknownException
 
 
@@ -352,5 +353,78 @@ def test_a_close_cancelled_on_its_way_leaves_nothing_behind(
         async with ConnectionFactory(broker.url, client_id="me").connect() as connection:
             assert await everything_in(connection) == ["x"]
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())
+
+
+@pytest.mark.parametrize("limit", ["timeout", "wait_for", "task group"])
+def test_a_limit_around_a_close_ends_with_the_close(broker: Any, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("embedclient._client._locator.CLOSE_TIMEOUT_S", 0.05)
+
+    async def limited(close: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        if limit == "timeout":
+            async with asyncio.timeout(0.01):
+                await close()
+        elif limit == "wait_for":
+            await asyncio.wait_for(close(), 0.01)
+        else:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(out_of_time())
+                await close()
+
+    async def out_of_time() -> None:
+        raise TimeoutError
+
+    async def main() -> None:
+        async with relayed(broker) as relay:
+            factory, locator = ConnectionFactory(relay.url), ServerLocator(relay.url)
+
+            block = factory.connect()
+            await block.__aenter__()
+            sessions = await locator.create_session_factory()
+            await sessions.create_session()
+            opened = [await factory.connect(), await factory.create_context(), sessions]
+            # Each has a connection of its own: closing has one budget per connection.
+            connections = [await factory.connect(), await factory.connect()]
+            session, other = [await connection.session() for connection in connections]
+            parts = [await session.create_consumer("q"), other]
+            relay.hold()
+            for close in [partial(block.__aexit__, None, None, None), *(each.close for each in [*opened, *parts])]:
+                with pytest.raises((TimeoutError, ExceptionGroup)):
+                    await limited(close)
+                current = asyncio.current_task()
+                assert current is not None and not current.cancelling()
+                await asyncio.sleep(0)  # raises what the close has left behind
+            relay.release()
+            for connection in connections:
+                await connection.close()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    run(main())
+
+
+def test_a_rollback_that_is_cut_short_is_waited_for_before_later_work(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("embedclient._client._locator.CLOSE_TIMEOUT_S", 0.05)
+
+    async def main() -> None:
+        async with relayed(broker) as relay, ConnectionFactory(relay.url).connect() as connection:
+            async with connection.session(transacted=True) as session:
+                producer = session.create_producer("q")
+                await producer.send("first")
+
+                async def failing() -> None:
+                    async with session.transaction():
+                        raise LookupError
+
+                relay.hold()
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await failing()
+                relay.release()
+                async with session.transaction():
+                    await producer.send("next")
+            assert await everything_in(connection) == ["next"]
 
     run(main())
