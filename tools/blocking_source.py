@@ -192,7 +192,7 @@ def property_lines(name: str, member: property) -> Iterator[str]:
     if any(listener in annotation for listener in LISTENERS):
         yield f"        return self._portal.original(self._inner.{name})"
     elif annotation in WRAPPED:
-        leave = ", self.close" if WRAPPED[annotation].scoped else ""
+        leave = ", self._portal.close" if WRAPPED[annotation].scoped else ""
         yield f"        return {annotation}(self._portal, self._inner.{name}{leave})"
     else:
         yield f"        return self._inner.{name}"

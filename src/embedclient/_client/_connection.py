@@ -313,6 +313,9 @@ class Connection(ClosedByBlock):
         """Remove a listener that `add_failover_listener` added; unknown listeners are ignored."""
         self._failover_listeners.pop(listener, None)
 
+    def _live_in(self, scope: BackgroundScope) -> None:
+        self._background = scope
+
     async def close(self) -> None:
         """Close the connection and its sessions now, before the end of the block. A second call has no effect."""
         self._closed = True

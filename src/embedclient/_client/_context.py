@@ -155,6 +155,11 @@ class JMSContext(ClosedByBlock):
         self._session = session
         self._background: BackgroundScope | None = None
 
+    def _live_in(self, scope: BackgroundScope) -> None:
+        self._background = scope
+        # The program may close the connection instead, from this context or from another one that shares it.
+        self._connection._live_in(scope)
+
     @property
     def connection(self) -> Connection:
         """Return the connection. Other contexts made from this one share it."""

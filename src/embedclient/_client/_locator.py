@@ -290,6 +290,9 @@ class ClientSessionFactory(ClosedByBlock):
 
         return Opening(open_session)
 
+    def _live_in(self, scope: BackgroundScope) -> None:
+        self._background = scope
+
     async def close(self) -> None:
         """Close the sessions and the connection now, before the end of the block."""
         try:

@@ -25,6 +25,9 @@ class Scoped(Closeable, Protocol):
     #: The scope in the background, if the object was opened without a block.
     _background: BackgroundScope | None
 
+    def _live_in(self, scope: BackgroundScope) -> None:
+        """Note the scope in the background, which `close` ends."""
+
 
 class ClosedByBlock:
     """An object that also closes itself at the end of an `async with` block, for programs that opened it by `await`."""
@@ -97,7 +100,7 @@ class ScopeOpening(Opening[S]):
     async def _enter(self) -> S:
         self._use()
         opened, scope = await self._loop.enter(self._manager, Place.of_caller())
-        opened._background = scope
+        opened._live_in(scope)
         return opened
 
     async def __aenter__(self) -> S:

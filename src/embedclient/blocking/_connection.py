@@ -223,7 +223,7 @@ class JMSContext:
     @property
     def connection(self) -> Connection:
         """Return the connection. Other contexts made from this one share it."""
-        return Connection(self._portal, self._inner.connection, self.close)
+        return Connection(self._portal, self._inner.connection, self._portal.close)
 
     @property
     def session(self) -> Session:

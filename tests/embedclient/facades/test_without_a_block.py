@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -77,6 +78,30 @@ async def test_what_is_awaited_is_closed_by_a_block_of_its_own(client: Client, u
     ):
         await core_producer.send(core.create_message(b""))
     assert core.closed and core_consumer.closed
+
+
+@pytest.mark.filterwarnings("error")
+async def test_a_context_ends_with_its_connection_from_any_context_that_has_it(client: Client, url: str) -> None:
+    before = background_names()
+    context = await client.connection_factory(url).create_context()
+    other = await context.create_context(context.session_mode)
+    await other.connection.close()
+    assert background_names() == before
+    await context.close()
+    await other.close()
+
+
+def background_names() -> list[str]:
+    """Return what runs for connections without a block: tasks of this event loop, threads of blocking ones."""
+    names = [thread.name for thread in threading.enumerate() if thread.name == "embedclient"]
+    if trio.lowlevel.in_trio_task():
+        names += [task.name for task in _system_tasks() if task.name == "embedclient connection"]
+    else:
+        try:
+            names += [task.get_name() for task in asyncio.all_tasks() if task.get_name() == "embedclient connection"]
+        except RuntimeError:
+            pass
+    return names
 
 
 async def test_a_connection_without_a_block_that_cannot_be_made_leaves_nothing(client: Client) -> None:
