@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import logging
 import math
+import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -838,6 +839,8 @@ class ThreadedBroker:
     def __init__(self, config: BrokerConfig | None, options: dict[str, object]) -> None:
         self._broker = EmbeddedBroker(config, **options)  # type: ignore[arg-type]  # checked by EmbeddedBroker itself
         self._thread: threading.Thread | None = None
+        # The process of that thread. A child that is forked from it has a copy of this object, but not the thread.
+        self._process_id = 0
         self._token: trio.lowlevel.TrioToken | None = None
         self._begun = threading.Event()
         self._leave: trio.Event | None = None
@@ -891,6 +894,7 @@ class ThreadedBroker:
         self._begun.clear()
         self._error = None
         self._life = _Life()
+        self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run, name=f"embedbroker {self._broker.config.name}", daemon=True)
         try:
             start_thread(self._thread.start, "a broker in a thread")
@@ -913,6 +917,8 @@ class ThreadedBroker:
 
     def _end(self, *, quiet: bool = False) -> None:
         """End the broker in order, and its thread."""
+        if self._is_inherited():
+            return
         self._forget_to_warn()
         if self._thread is None:
             return
@@ -952,19 +958,24 @@ class ThreadedBroker:
     def stop(self, *, failover: bool = False) -> None:
         """Stop in an orderly way; with ``failover`` a backup takes over, whatever the policy.
 
-        Stopping twice is allowed.
+        Stopping twice is allowed. A forked child leaves the broker to its parent: there this does nothing.
         """
-        if self._thread is None:
+        if self._thread is None or self._is_inherited():
             return
         self._call(lambda: self._broker.stop(failover=failover))
         if self._opened_at is not None:
             self._end()
 
     def close(self) -> None:
-        """Stop in an orderly way, and end the thread. A second call has no effect."""
+        """Stop in an orderly way, and end the thread. A second call, or one in a forked child, has no effect."""
         self._end()
 
+    def _is_inherited(self) -> bool:
+        return self._thread is not None and os.getpid() != self._process_id
+
     def _warn_and_end(self) -> None:
+        if self._is_inherited():
+            return  # a forked child has the parent's handlers, too
         assert self._opened_at is not None
         self._opened_at.warn("a broker in a thread", source=self)
         self._end()
@@ -1217,6 +1228,8 @@ class ThreadedBroker:
             raise IllegalStateException(
                 "the broker is not started: use 'with EmbeddedBroker.in_thread() as broker', or call start()"
             )
+        if self._is_inherited():
+            raise IllegalStateException("the broker runs in the process that this one was forked from: start another")
         try:
             return trio.from_thread.run(function, trio_token=self._token)
         except (trio.RunFinishedError, trio.Cancelled):  # its scope has ended meanwhile

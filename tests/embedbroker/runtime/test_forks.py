@@ -64,3 +64,34 @@ def test_locks_are_held_as_long_as_the_parent_lives(tmp_path: Path) -> None:
         assert mine.run((Acquire(Lock.LIVE),)) == (True,)
         DirectoryLock.acquire(tmp_path, "mine").release()
     mine.close()
+
+
+IN_THREAD = """
+import os, sys
+from embedbroker import EmbeddedBroker
+from embedclient.blocking import ConnectionFactory
+
+started, entered = EmbeddedBroker.in_thread().start(), EmbeddedBroker.in_thread()
+with entered:
+    if (child := os.fork()) == 0:
+        try:
+            started.management
+            started.start()
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+        entered.stop()
+        sys.exit(7)  # leaves the block, and runs the parent's handlers of the end
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    for broker in (started, entered):
+        with ConnectionFactory(broker.url).connect() as connection:
+            connection.send("q", "x")
+started.close()
+started.close()
+"""
+
+
+def test_a_forked_child_leaves_brokers_in_threads_to_its_parent() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", IN_THREAD], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "IllegalStateException\n7\n", "")
