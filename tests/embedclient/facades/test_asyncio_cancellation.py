@@ -383,13 +383,19 @@ def test_a_limit_around_a_close_ends_with_the_close(broker: Any, limit: str, mon
             await block.__aenter__()
             sessions = await locator.create_session_factory()
             await sessions.create_session()
-            opened = [await factory.connect(), await factory.create_context(), sessions]
-            # Each has a connection of its own: closing has one budget per connection.
+            # Each closes on a separate connection: closing has one budget per connection.
             connections = [await factory.connect(), await factory.connect()]
             session, other = [await connection.session() for connection in connections]
-            parts = [await session.create_consumer("q"), other]
+            closes: list[Callable[[], Coroutine[Any, Any, object]]] = [
+                partial(block.__aexit__, None, None, None),
+                (await factory.connect()).close,
+                (await factory.create_context()).close,
+                sessions.close,
+                (await session.create_consumer("q")).close,
+                other.close,
+            ]
             relay.hold()
-            for close in [partial(block.__aexit__, None, None, None), *(each.close for each in [*opened, *parts])]:
+            for close in closes:
                 with pytest.raises((TimeoutError, ExceptionGroup)):
                     await limited(close)
                 current = asyncio.current_task()

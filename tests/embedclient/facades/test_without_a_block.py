@@ -47,7 +47,7 @@ async def test_what_is_awaited_lives_until_it_is_closed(client: Client, url: str
     await xa.close()
 
 
-async def test_what_is_awaited_is_closed_by_a_block_of_its_own(client: Client, url: str) -> None:
+async def test_what_is_awaited_is_closed_by_a_block(client: Client, url: str) -> None:
     factory, xa_factory = client.connection_factory(url), client.xa_connection_factory(url)
     async with await factory.connect() as connection, await connection.session() as session:
         async with session.create_producer("q") as producer:
