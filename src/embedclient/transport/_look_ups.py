@@ -14,6 +14,8 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 
+import outcome
+
 from embedclient.model import ThreadShortage, start_thread
 
 from ._tcp import Found, no_host_name
@@ -64,14 +66,13 @@ def _begin(key: tuple[int, str], result: _Result) -> None:
 
 def _run(key: tuple[int, str], result: _Result) -> None:
     host = key[1]
-    try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except BaseException as error:  # without a result the callers would wait for ever
-        del _under_way[key]
-        result.set_exception(no_host_name(host) if isinstance(error, ValueError) else error)
+    # Without a result the callers would wait for ever.
+    ended = outcome.capture(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM)
+    del _under_way[key]
+    if isinstance(ended, outcome.Value):
+        result.set_result(ended.value)
     else:
-        del _under_way[key]
-        result.set_result(found)
+        result.set_exception(no_host_name(host) if isinstance(ended.error, ValueError) else ended.error)
 
 
 def _is_address(host: str) -> bool:
