@@ -78,7 +78,8 @@ def test_a_script_prints_what_its_page_shows(script: Path, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("module", TEST_MODULES, ids=name_of)
 def test_a_test_module_passes_for_a_user(module: Path, tmp_path: Path) -> None:
-    options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider"]
+    # What a page shows needs no plugin of others.
+    options = ["-q", "-c", "/dev/null", "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "-p", "no:asyncio"]
     assert_printed(module, run([sys.executable, "-m", "pytest", *options, str(module)], tmp_path))
 
 

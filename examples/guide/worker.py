@@ -1,13 +1,10 @@
 """A work queue: four workers, and failed jobs that become dead letters."""
 
-import logging
-
 import trio
 
 from embedbroker import AddressSettings, EmbeddedBroker
 from embedclient import Connection, ConnectionFactory
 
-logging.disable(logging.ERROR)  # each failed attempt is logged with its traceback
 done: list[str] = []
 
 
