@@ -92,6 +92,6 @@ started.close()
 
 def test_a_forked_child_leaves_brokers_in_threads_to_its_parent() -> None:
     done = subprocess.run(
-        [sys.executable, "-W", "always::ResourceWarning", "-c", IN_THREAD], capture_output=True, text=True, timeout=60
+        [sys.executable, *WARNINGS, "-c", IN_THREAD], capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "IllegalStateException\n7\n", "")
