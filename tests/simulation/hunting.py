@@ -34,7 +34,7 @@ __all__ = [
     "lose_a_prepared_branch",
 ]
 
-SEEDS_MAX = 300
+SEEDS_MAX = 400
 
 Bug = Callable[[pytest.MonkeyPatch], None]
 
