@@ -134,7 +134,7 @@ class Router:
                 message = adjusted
             owner.routed_count += 1
             if queue_ids or owner.others is not None:
-                chosen = self._chosen(owner, queue_ids) if queue_ids else None
+                chosen = self._chosen(message, owner, queue_ids) if queue_ids else None
                 return self._send_to_others(message, owner, routing_type, transaction, identified, access, chosen)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
             return self._send_unlisted(message, routing_type, transaction, access, queue_ids)
@@ -165,9 +165,9 @@ class Router:
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         return with_expiry_settings(message, settings, self._clock.now_ms) if adjusts else message
 
-    def _chosen(self, address: Address, ids: frozenset[int]) -> Chosen:
+    def _chosen(self, message: Message, address: Address, ids: frozenset[int]) -> Chosen:
         """Return the bindings that another broker has chosen for a message, and log once that some are gone."""
-        chosen = address.chosen(ids)
+        chosen = self._forwarding.chosen(message, address, ids)
         if sum(map(len, chosen)) < len(ids):
             name = name_in_text(address.name)
             self._log_once(
@@ -183,7 +183,7 @@ class Router:
         """Create what a send needs. A binding that another broker chose, and that is left, needs nothing."""
         if queue_ids:
             address = self._address_manager.resolution.find(split_fqqn(message.address)[0])
-            if address is not None and any(address.chosen(queue_ids)):
+            if address is not None and any(self._forwarding.chosen(message, address, queue_ids)):
                 return None
         return self._address_manager.prepare_send(message, routing_type, access)
 
@@ -220,7 +220,7 @@ class Router:
                 transaction.fail(adjusted.text)
             return adjusted
         address.is_plain = None
-        chosen = self._chosen(address, queue_ids) if queue_ids else None
+        chosen = self._chosen(adjusted, address, queue_ids) if queue_ids else None
         return self._send_to_others(adjusted, address, routing_type, transaction, None, access, chosen)
 
     def _send_to_others(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from .._definitions import AddressDefinition
 from ..queueing._queue import Queue
 from ._bindings import Bindings
 from ._id_cache import IdCache
+from ._rotation import Shared
 
 __all__ = ["Address"]
 
@@ -72,6 +75,18 @@ class Address(Bindings):
         """Unbind a queue. From now on the address may be idle."""
         self.unbind(queue)
         self.idle_since_ms = now_ms
+
+    def by_routing_name(self) -> Iterator[tuple[str, Shared]]:
+        """Yield all bindings with their routing names: first the queues of this broker, those of wildcards too."""
+        yield from ((self.name, queue) for queue in self.anycast)
+        yield from ((queue.name, queue) for queue in self.multicast)
+        others = self.others
+        if others is None:
+            return
+        yield from ((queue.name, queue) for queue in others.multicast)
+        yield from ((pattern, queue) for pattern, queues in others.anycast.items() for queue in queues)
+        if others.rotation is not None:
+            yield from others.rotation.remote_by_name()
 
     def forget_others(self) -> None:
         """Resolve diverts and queues of wildcard addresses anew before the next message."""

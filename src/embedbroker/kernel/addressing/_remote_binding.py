@@ -17,10 +17,12 @@ from ..message._message import Message
 from ..queueing._queue import Queue
 from ..selector._selector import Selector
 
-__all__ = ["RemoteBinding"]
+__all__ = ["RemoteBinding", "announced_group", "group_of"]
 
 # Ids from this one on are of no queue here: those come from one counter, which begins at 1.
 _ANNOUNCED_IDS_FROM = 1 << 62
+# Behind the first bit: a hash of the routing name, then one of the name in the cluster.
+_GROUP_BITS, _NAME_BITS = 30, 32
 _NODE_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 
@@ -43,6 +45,7 @@ class RemoteBinding:
         route: Bytes of its ``remote_queue_id`` in copies.
         announced_id: Id that other brokers get of it, and name in what they send for it. It follows from the name, so
             that it is the same in each life of this broker and over each way: a message may be under way for long.
+            With `group_of` it leads to the bindings that share messages with it, when the binding itself is gone.
     """
 
     address: str
@@ -63,8 +66,8 @@ class RemoteBinding:
 
     def __attrs_post_init__(self) -> None:
         self.route = self.remote_queue_id.to_bytes(8, "big", signed=True)
-        digest = blake2b(self.cluster_name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        self.announced_id = _ANNOUNCED_IDS_FROM | int.from_bytes(digest, "big") >> 2
+        group, name = announced_group(self.routing_name), _hash(self.cluster_name, _NAME_BITS)
+        self.announced_id = _ANNOUNCED_IDS_FROM | group << _NAME_BITS | name
 
     @property
     def queue_name(self) -> str:
@@ -131,3 +134,18 @@ class RemoteBinding:
         self.consumer_count = 0
         self._consumer_filters.clear()
         return filters
+
+
+def announced_group(routing_name: str) -> int:
+    """Return the part of an announced id that bindings with one routing name have in common."""
+    return _hash(routing_name, _GROUP_BITS)
+
+
+def group_of(binding_id: int) -> int | None:
+    """Return the part of an announced id that stands for its routing name; None for the id of a queue."""
+    return (binding_id - _ANNOUNCED_IDS_FROM) >> _NAME_BITS if binding_id >= _ANNOUNCED_IDS_FROM else None
+
+
+def _hash(name: str, bits: int) -> int:
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 64 - bits

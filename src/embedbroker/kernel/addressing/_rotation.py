@@ -213,6 +213,11 @@ class Rotation:
         """Return the remote bindings with these ids, which another broker has chosen for a message."""
         return [self._remote[each] for each in ids if each in self._remote]
 
+    def remote_by_name(self) -> list[tuple[str, RemoteBinding]]:
+        """Return the remote bindings with their routing names, those that are connected first."""
+        found = [(binding.routing_name, binding) for binding in self._remote.values()]
+        return sorted(found, key=lambda each: not each[1].is_connected)
+
     def home_for(self, message: Message, routing_type: int | None) -> Queue | None:
         """Return the queue that takes a message, if that is clear at once; None leaves the choice to `choose`."""
         only, load_balancing = self.only, self.load_balancing

@@ -15,7 +15,7 @@ from .._refusal import Refused
 from ..addressing._address import Address
 from ..addressing._addresses import AddressManager, split_fqqn
 from ..addressing._bindings import Chosen
-from ..addressing._remote_binding import RemoteBinding
+from ..addressing._remote_binding import RemoteBinding, announced_group, group_of
 from ..addressing._rotation import Shared
 from ..message._message import Message
 from ..queueing._queue import Queue
@@ -56,6 +56,30 @@ class Forwarding:
         queue = self._addresses.queues.get(name) if name is not None else None
         if queue is not None and queue not in rotation.members:
             queues += self._addresses.qualified_queues(message, routing_type)
+        return queues, remote
+
+    def chosen(self, message: Message, address: Address, ids: frozenset[int]) -> Chosen:
+        """Return the bindings with these ids, which another broker has chosen for a message.
+
+        A chosen queue may be one broker further, and no longer known here: that broker has stopped, or this one has
+        just started. Then another queue that shares messages with it takes the message, one of this broker if possible.
+        """
+        queues, remote = address.chosen(ids)
+        if len(queues) + len(remote) == len(ids):
+            return queues, remote
+        found = {queue.id for queue in queues} | {binding.announced_id for binding in remote}
+        groups = {group_of(each) for each in ids - found} - {None}
+        if groups:
+            remote = list(remote)
+            for name, binding in address.by_routing_name():
+                group = announced_group(name)
+                if group not in groups or not (binding.filter is None or binding.filter.matches(message)):
+                    continue
+                groups.remove(group)
+                if isinstance(binding, RemoteBinding):
+                    remote.append(binding)
+                else:
+                    queues.append(binding)
         return queues, remote
 
     def bound(self, message: Message, address: Address, routing_type: int | None, chosen: Chosen | None) -> Chosen:

@@ -188,6 +188,33 @@ def test_what_another_broker_chose_may_be_one_broker_further(stage: Stage) -> No
     assert stage.waiting("there") == ["e"]
 
 
+def test_what_was_chosen_one_broker_further_and_is_gone_goes_to_a_queue_that_shares_its_messages(stage: Stage) -> None:
+    """This broker has lost the one further, or has just started: another broker may still choose queues over it."""
+    gone = bind(stage, "s", address="news", routing_name="s")
+    other = bind(stage, "s", C, address="news", routing_name="s", remote_queue_id=4)
+    near = stage.queue("n", "news", MULTICAST)
+    stage.kernel.address_manager.remove_remote_binding(gone)
+    send(stage, letter("a", "news"), queue_ids=frozenset((gone.announced_id, near.id)))
+    stage.queue("s", "news", MULTICAST, filter="colour = 'red'")
+    send(stage, letter("b", "news", colour="red"), queue_ids=frozenset((gone.announced_id, near.id)))
+    send(stage, letter("c", "news", colour="blue"), queue_ids=frozenset((gone.announced_id,)))
+    assert (queue_ids(stage, C), stage.waiting("s"), stage.waiting("n")) == (
+        [("a", [4]), ("c", [4])],
+        ["b"],
+        ["a", "b"],
+    )
+    assert not stage.log
+    stage.kernel.address_manager.remove_remote_binding(other)
+    send(stage, letter("d", "news", colour="blue"), queue_ids=frozenset((gone.announced_id, near.id)))
+    assert (stage.waiting("s"), stage.waiting("n"), len(stage.log)) == (["b"], ["a", "b", "d"], 1)
+    # Anycast queues of an address share its messages, whatever their names.
+    far = bind(stage, "far", address="orders", routing_name="orders")
+    stage.kernel.address_manager.remove_remote_binding(far)
+    stage.queue("near", "orders")
+    send(stage, letter("e"), queue_ids=frozenset((far.announced_id,)))
+    assert stage.waiting("near") == ["e"]
+
+
 def test_what_another_broker_chose_is_dropped_if_it_cannot_be_created_again() -> None:
     stage = Stage({"fixed.#": AddressSettings(auto_create_queues=False, auto_create_addresses=False)})
     stage.kernel.address_manager.create_address("fixed.b", anycast=True, multicast=False, auto_created=False)
