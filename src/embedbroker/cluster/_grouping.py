@@ -188,8 +188,14 @@ class LocalGrouping:
                 self._try_again()
 
     def on_queue_removed(self, queue: str) -> None:
-        """End the groups of a queue that is gone."""
-        for decision in self._decisions.of_queue(queue):
+        """End the groups of a queue that is gone, or whose broker has stopped in order."""
+        ended = self._decisions.of_queue(queue)
+        if ended:
+            self._owner.log(
+                f"grouping handler: {name_in_text(queue)} is gone, deleted or with a broker that stopped;"
+                f" its groups ({len(ended)}) get other queues with their next messages"
+            )
+        for decision in ended:
             self._end(decision.key, queue, distance=0)
 
     def on_link(self) -> None:

@@ -198,7 +198,11 @@ class InboundPeers:
 
     def has_live(self, node_id: str) -> bool:
         """Return True if the active broker of a node has announced itself on one of the connections."""
-        return any(inbound.live_for == node_id for inbound in self._inbound_peers.values())
+        return bool(self.of_live(node_id))
+
+    def of_live(self, node_id: str) -> list[InboundPeer]:
+        """Return the connections on which the active broker of a node has announced itself."""
+        return [inbound for inbound in self._inbound_peers.values() if inbound.live_for == node_id]
 
     def _inbound_peer(self, peer: Peer) -> InboundPeer:
         inbound = self._inbound_peers.get(peer)

@@ -37,7 +37,7 @@ from ._control_link import ControlLink, LinkEnd, where
 from ._inbound import InboundPeer, InboundPeers
 from ._outbound import OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL
-from ._topology import Member, MemberDown, MemberUp, NewsResult, Topology
+from ._topology import REMOVALS_MAX, Member, MemberDown, MemberUp, NewsResult, Topology
 
 __all__ = ["LinkObserver", "Membership"]
 
@@ -119,6 +119,8 @@ class Membership:
         # The changes of the members that the last review has seen.
         self._reviewed = -1
         self._logged: dict[str, None] = {}
+        # The event ids of news, by node id, for which their sender has got the removal already.
+        self._returned: dict[str, int] = {}
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD and settings is config.cluster_connection:
             self._report("the cluster password is the default, which is public: set cluster_user and cluster_password")
 
@@ -457,13 +459,31 @@ class Membership:
             )
         else:
             verdict = self._on_member_up(announced_member(packet))
-        removed = self.topology.removal_of(packet.node_id)
-        if verdict is NewsResult.REMOVED and removed is not None:
+        if verdict is NewsResult.REMOVED:
+            self._send_removal(inbound, packet.node_id)
+        self._review()
+
+    def _send_removal(self, inbound: InboundPeer, node_id: str) -> None:
+        removed = self.topology.removal_of(node_id)
+        if removed is not None:
             # A broker announces itself before it subscribes, and its version comes with the subscription.
             version = inbound.peer.version or self._version
-            down = packet_for(MemberDown(packet.node_id, removed), version, self._version)
-            inbound.peer.send(down, PING_CHANNEL)
-        self._review()
+            inbound.peer.send(packet_for(MemberDown(node_id, removed), version, self._version), PING_CHANNEL)
+
+    def _return_removal(self, link: ControlLink, member: Member) -> None:
+        """Send a removal to a member whose news of another one are older.
+
+        If it has a connection to that one, it sends newer news. Without this, a broker behind it would stay unknown
+        after the clock of the one that removed it was ahead, and that one has started anew.
+        """
+        if self._returned.get(member.node_id) == member.event_id:
+            return
+        if len(self._returned) >= REMOVALS_MAX:
+            self._returned.clear()
+        self._returned[member.node_id] = member.event_id
+        sender = self.topology.member_at(link.connector)
+        for inbound in [] if sender is None else self.inbound_peers.of_live(sender.node_id):
+            self._send_removal(inbound, member.node_id)
 
     def on_packet(self, link: ControlLink, packet: Packet) -> None:
         """Handle a packet of a link to another broker."""
@@ -475,10 +495,13 @@ class Membership:
                     self._settle(link)
                 is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
                 is_there = member.live is not None and member.live.leads_where(link.connector)
-                if verdict is NewsResult.REMOVED and is_there and is_of_others:
-                    # It is there and announces itself. A backup, to which no broker connects, has no other way to find
-                    # out.
-                    self.topology.revive(member)
+                if verdict is NewsResult.REMOVED and is_of_others:
+                    if is_there:
+                        # It is there and announces itself. A backup, to which no broker connects, has no other way to
+                        # find out.
+                        self.topology.revive(member)
+                    elif not self.sees(member):
+                        self._return_removal(link, member)
             case MemberDown(node_id, event_id):
                 self._on_member_down(link, node_id, event_id)
             case None:

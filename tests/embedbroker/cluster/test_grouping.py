@@ -208,7 +208,10 @@ def test_the_groups_of_a_queue_that_is_gone_end_everywhere() -> None:
         second.sends(key, queue)
     cluster.run()
     arbiter.handler.on_queue_removed("gone")
+    arbiter.handler.on_queue_removed("without groups")
     cluster.run()
+    (line,) = arbiter.lines
+    assert "gone is gone, deleted or with a broker that stopped; its groups (1) get other queues" in line
     assert [broker.find("g.q") for broker in cluster.brokers] == [None] * 3
     assert [broker.find("h.q") for broker in cluster.brokers] == ["stays"] * 3
     assert all("g.q" in broker.unpinned and "h.q" not in broker.unpinned for broker in cluster.brokers)

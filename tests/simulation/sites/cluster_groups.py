@@ -16,7 +16,11 @@ from .takers import TakeBook, Taken
 __all__ = ["CHANGES_OF_GROUPS", "GroupChecker"]
 
 #: Log lines of a node that gives a group another queue, as the guide states.
-CHANGES_OF_GROUPS = "of earlier decisions did not come back within", "has no decision after"
+CHANGES_OF_GROUPS = (
+    "of earlier decisions did not come back within",
+    "has no decision after",
+    "is gone, deleted or with a broker that stopped; its groups",
+)
 
 
 @define(eq=False)
@@ -30,7 +34,7 @@ class GroupChecker:
     def check(self, *, decisions_changed: bool, has_filters: bool) -> None:
         """End the run if a group was at two nodes, went back to a consumer, or out of its order.
 
-        ``decisions_changed``: a node gave up waiting for a queue, so that its groups have got another one.
+        ``decisions_changed``: a node gave up a queue, so that its groups have got another one.
         ``has_filters``: some consumers leave messages for others.
         """
         found: dict[str, list[tuple[str, Taken]]] = {}
