@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -86,6 +87,9 @@ def test_a_damaged_journal_ends_with_a_verdict(tmp_path: Path) -> None:
     result = pipeline("audit", tmp_path)
     assert result.exit_code == 1
     assert "DAMAGED" in result.stdout and "SOMETHING IS WRONG" in result.stdout
+    verdict = json.loads(pipeline("audit", tmp_path, "--json").stdout)
+    assert not verdict["sound"] and any(not finding["torn"] for finding in verdict["findings"])
+    assert {row["queue"] for row in verdict["queues"]} >= {"orders"} and verdict["limits"]
 
 
 @pytest.mark.usefixtures("at_hand")
@@ -104,10 +108,14 @@ def test_a_queue_travels_and_sites_are_compared(broker: ThreadedBroker, tmp_path
         )
         dry = pipeline("repair", plan, "--url", broker.url)
         assert (dry.stdout.count("would be sent"), dry.stdout.count("would be removed (1)")) == (6, 1)
-        applied = pipeline("repair", plan, "--url", broker.url, "--apply")
-        assert (applied.stdout.count(": sent (1)"), applied.stdout.count(": removed (1)")) == (6, 1)
-        same = pipeline("reconcile", source.url, broker.url, "--queue", "orders")
-        assert (same.exit_code, same.stdout) == (0, "the sites do not differ\n")
+        applied = pipeline("repair", plan, "--url", broker.url, "--apply", "--json")
+        steps = [json.loads(line) for line in applied.stdout.splitlines()]
+        assert sorted({(step["action"], step["outcome"]) for step in steps}) == [
+            ("remove", "removed (1)"),
+            ("resend", "sent (1)"),
+        ]
+        same = pipeline("reconcile", source.url, broker.url, "--queue", "orders", "--json")
+        assert (same.exit_code, json.loads(same.stdout)) == (0, {"event": "same"})
     imported = pipeline("import", tmp_path / "export", "--url", broker.url, "--parallel")
     assert imported.stdout == "orders: 6 messages sent, 0 were there\n"
 
@@ -133,7 +141,7 @@ def test_a_comparison_says_where_messages_may_be_in_delivery(tmp_path: Path, mon
 def test_what_is_not_there_is_one_line(tmp_path: Path) -> None:
     result = pipeline("audit", tmp_path / "missing")
     assert (result.exit_code, result.stderr) == (
-        2, f"embedbroker: {tmp_path / 'missing'}: there is no such file or directory\n",
+        3, f"embedbroker: cannot open directory {tmp_path / 'missing'}: No such file or directory\n",
     )  # fmt: skip
     result = pipeline("audit", tmp_path, "--producer", "p")
     assert (result.exit_code, result.stderr) == (2, "embedbroker: --producer and --sequence belong together\n")
@@ -151,11 +159,11 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 NOBODY = "tcp://127.0.0.1:1?initialConnectAttempts=2&retryInterval=1"
 REFUSED = {
-    "audit of nothing": (["audit", "missing"], 2, "no such file or directory"),
-    "audit of a folder without a journal": (["audit", "empty"], 2, "there is no journal in"),
-    "audit of another file": (["audit", "file"], 2, "neither a directory nor an archive"),
+    "audit of nothing": (["audit", "missing"], 3, "No such file or directory"),
+    "audit of a folder without a journal": (["audit", "empty"], 3, "there is no journal in"),
+    "audit of another file": (["audit", "file"], 3, "neither a directory nor an archive"),
     "audit of the same twice": (["audit", "empty", "empty"], 2, "is given twice"),
-    "comparison with nothing": (["reconcile", "missing", NOBODY], 2, "no such file or directory"),
+    "comparison with nothing": (["reconcile", "missing", NOBODY], 3, "No such file or directory"),
     "comparison with nobody": (["reconcile", NOBODY, "missing"], 5, "127.0.0.1:1"),
     "comparison with no broker's URL": (["reconcile", "nowhere://x", NOBODY], 5, "nowhere"),
     "plan in a place that is taken": (["reconcile", NOBODY, NOBODY, "--plan", "empty"], 2, "is there already"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from ._failure import Refused
+from ._groups import CommandGroup
 from ._management_client import ADD_HEADERS, Change, Client, Columns, Manager, changing, managing, print_controls
 from ._properties import as_properties
 
@@ -33,7 +34,7 @@ _MORE = (
 )  # fmt: skip
 
 
-@click.group(short_help="Show, create, stop and destroy bridges.")
+@click.group(cls=CommandGroup, short_help="Show, create, stop and destroy bridges.")
 def bridge() -> None:
     """Manage bridges: the messages of a queue are moved to an address of another broker."""
 

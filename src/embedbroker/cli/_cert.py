@@ -5,6 +5,9 @@ Responsible for the files and their names. Does not depend on how a certificate 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -54,12 +57,21 @@ def _file_name(_: click.Context, __: click.Parameter, names: tuple[str, ...]) ->
     help="Days until the certificates expire.",
 )
 @click.option("--password", metavar="TEXT", help="Password of PKCS12 files for Java, which are written, too.")
-def cert(directory: Path, hosts: tuple[str, ...], clients: tuple[str, ...], days: int, password: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per file.")
+def cert(
+    directory: Path,
+    hosts: tuple[str, ...],
+    clients: tuple[str, ...],
+    days: int,
+    password: str | None,
+    as_json: bool,
+) -> None:
     """Make certificates for development in DIRECTORY: an authority, a broker's and clients'.
 
     The authority of an earlier call is used again, so that a second call renews the rest. The private key of the
     authority is a file like the others: use none of them in production.
     """
+    write = partial(_write_and_show, as_json=as_json)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / _AUTHORITY
@@ -68,13 +80,13 @@ def cert(directory: Path, hosts: tuple[str, ...], clients: tuple[str, ...], days
         else:
             authority = Authority.make()
             authority.save(path)
-        _write(directory / "ca.pem", authority.pem(), "trustStorePath of clients, and of a broker that checks clients")
+        write(directory / "ca.pem", authority.pem(), "trustStorePath of clients, and of a broker that checks clients")
         if password is not None:
-            _write(directory / "ca.p12", authority.pkcs12(password), "the same for Java")
+            write(directory / "ca.p12", authority.pkcs12(password), "the same for Java")
         signed = {"server": authority.sign("server", hosts, days)}
         signed |= {name: authority.sign(name, (), days) for name in clients}
         for name, each in signed.items():
-            _write_key(directory, name, each, password)
+            _write_key(write, directory, name, each, password)
     except OSError as error:
         raise Refused(f"{error.filename or directory}: {error.strerror}") from None
     except MissingFeature as error:
@@ -83,16 +95,18 @@ def cert(directory: Path, hosts: tuple[str, ...], clients: tuple[str, ...], days
         raise Refused(f"{directory / _AUTHORITY} cannot be used, remove it: {error}") from None
 
 
-def _write_key(directory: Path, name: str, signed: Signed, password: str | None) -> None:
+def _write_key(
+    write: Callable[[Path, bytes, str], None], directory: Path, name: str, signed: Signed, password: str | None
+) -> None:
     meaning = "keyStorePath of the broker" if name == "server" else f"keyStorePath of the client {name!r}"
-    _write(directory / f"{name}.pem", signed.pem(), meaning)
+    write(directory / f"{name}.pem", signed.pem(), meaning)
     if password is not None:
-        _write(directory / f"{name}.p12", signed.pkcs12(password, name), "the same for Java")
+        write(directory / f"{name}.p12", signed.pkcs12(password, name), "the same for Java")
 
 
-def _write(path: Path, content: bytes, meaning: str) -> None:
+def _write_and_show(path: Path, content: bytes, meaning: str, *, as_json: bool) -> None:
     # Replaced as a whole: a broker that reads its files meanwhile finds the old or the new one.
     unfinished = path.with_name(f".{path.name}.new")
     write_private(unfinished, content)
     unfinished.replace(path)
-    click.echo(f"{path.name}: {meaning}")
+    click.echo(json.dumps({"file": str(path), "meaning": meaning}) if as_json else f"{path.name}: {meaning}")

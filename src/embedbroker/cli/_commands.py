@@ -9,12 +9,12 @@ import errno
 import logging
 import signal
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from ._failure import Refused
+from ._groups import CommandGroup
 from ._output import shut_off, write_whatever_comes
 
 __all__ = ["commands"]
@@ -50,7 +50,7 @@ _HOMES = {
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
-class _LazyGroup(click.Group):
+class _LazyGroup(CommandGroup):
     """Import a command when it is named, or when its help is shown."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -63,17 +63,6 @@ class _LazyGroup(click.Group):
         command = getattr(import_module(module, __package__), attribute)
         assert isinstance(command, click.Command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            close = get_close_matches(args[0], _HOMES, n=1) if args else []
-            if not close:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {close[0]!r}?", ctx) from None
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -31,6 +31,7 @@ from embedbroker.storage import (
 from embedclient.errors import ResourceAllocationException
 
 from ._failure import CannotStart, Refused
+from ._groups import CommandGroup
 
 __all__ = ["journal"]
 
@@ -52,7 +53,7 @@ def _readable(directory: Path) -> Iterator[None]:
 def _journal_in(directory: Path) -> Iterator[Disk]:
     with _readable(directory), journal_directory(directory) as disk:
         if not holds_journal(disk):
-            raise Refused(f"there is no journal in {directory}")
+            raise CannotStart(f"there is no journal in {directory}")
         yield disk
 
 
@@ -65,7 +66,7 @@ def _kind_named(_: click.Context, __: click.Parameter, text: str | None) -> str 
     return name
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def journal() -> None:
     """Look at the journal of a stopped broker."""
 
@@ -81,7 +82,7 @@ def verify(directory: Path, as_json: bool) -> None:
     with _readable(directory), journal_directory(directory) as disk:
         report = inspect_journal(disk)
         if report.refusal is None and not holds_journal(disk):
-            raise Refused(f"there is no journal in {directory}")
+            raise CannotStart(f"there is no journal in {directory}")
     click.echo(json.dumps(_as_json(report), indent=2) if as_json else "\n".join(_lines(report)))
     if report.refusal is not None:
         sys.exit(1)
@@ -161,7 +162,8 @@ def _row_line(row: RecordRow | Finding) -> str:
     type=click.Path(path_type=Path),
     help="The large_messages_directory of the broker, if it has one; COPY holds the bodies, too.",
 )
-def repair(directory: Path, copy: Path, bodies: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+def repair(directory: Path, copy: Path, bodies: Path | None, as_json: bool) -> None:
     """Write what can be read of the journal in DIRECTORY to the directory COPY; DIRECTORY is not changed.
 
     Messages whose records are damaged are missing in the copy, and one whose acknowledgement is damaged comes again.
@@ -189,6 +191,9 @@ def repair(directory: Path, copy: Path, bodies: Path | None) -> None:
             raise Refused(f"{copy}: {error}") from None
         except DiskFault as fault:
             raise CannotStart(f"the copy of {directory} in {copy} was not finished: {fault}") from None
+    if as_json:
+        click.echo(json.dumps({"copy": str(copy), **attrs.asdict(report)}, indent=2))
+        return
     for finding in report.findings:
         click.echo(_finding_line(finding))
     click.echo(

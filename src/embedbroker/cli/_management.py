@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from ._failure import Refused
+from ._groups import CommandGroup
 from ._management_client import (
     ADD_HEADERS,
     Change,
@@ -22,6 +23,7 @@ from ._management_client import (
     changing,
     managing,
     print_controls,
+    print_json,
     print_rows,
 )
 from ._settings import settings
@@ -172,12 +174,14 @@ def _list_command(name: str, operation: str, columns: Columns, noun: str) -> cli
 # -- queues ----------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, create, change, pause, purge and delete queues.")
+@click.group(cls=CommandGroup, short_help="Show, create, change, pause, purge and delete queues.")
 def queue() -> None:
     """Manage the queues of a broker."""
 
 
+# Two names: that of Artemis' command line, and that of all other lists here.
 queue.add_command(_list_command("stat", "listQueues", _QUEUES, "queues"))
+queue.add_command(_list_command("list", "listQueues", _QUEUES, "queues"))
 
 
 @queue.command("create")
@@ -252,7 +256,7 @@ def purge_queue(client: Client, name: str, selector: str | None) -> None:
 # -- messages --------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, send, move and delete messages of a queue.")
+@click.group(cls=CommandGroup, short_help="Show, send, move and delete messages of a queue.")
 def message() -> None:
     """Manage the messages that wait in a queue. Those in delivery stay."""
 
@@ -383,11 +387,16 @@ def deliver_scheduled_messages(
 @managing
 @click.argument("queue_name", metavar="QUEUE")
 @click.option("--filter", "selector", help="Count only what this selector matches, among the first 200.")
-def count_messages(client: Client, queue_name: str, selector: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The number in a JSON line.")
+def count_messages(client: Client, queue_name: str, selector: str | None, as_json: bool) -> None:
     """Print the number of messages in QUEUE; without a filter, with those in delivery."""
 
     async def work(manager: Manager) -> None:
-        click.echo(await manager.invoke(f"queue.{queue_name}", "countMessages", *([selector] if selector else [])))
+        count = await manager.invoke(f"queue.{queue_name}", "countMessages", *([selector] if selector else []))
+        if as_json:
+            print_json({"queue": queue_name, "messages": count})
+        else:
+            click.echo(count)
 
     client.manage(work)
 
@@ -645,13 +654,14 @@ def update_queue(
 # -- addresses -------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, create, pause and delete addresses; their settings.")
+@click.group(cls=CommandGroup, short_help="Show, create, pause and delete addresses; their settings.")
 def address() -> None:
     """Manage the addresses of a broker."""
 
 
 address.add_command(settings)
 address.add_command(_list_command("show", "listAddresses", _ADDRESSES, "addresses"))
+address.add_command(_list_command("list", "listAddresses", _ADDRESSES, "addresses"))
 
 
 @address.command("create")
@@ -698,7 +708,7 @@ _resume_command(address, "address")
 # -- diverts ---------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, create and destroy diverts.")
+@click.group(cls=CommandGroup, short_help="Show, create and destroy diverts.")
 def divert() -> None:
     """Manage diverts: messages to one address, or copies of them, are sent to another one."""
 
@@ -782,7 +792,7 @@ def destroy_divert(client: Client, name: str) -> None:
 # -- clients ---------------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show and close connections.")
+@click.group(cls=CommandGroup, short_help="Show and close connections.")
 def connection() -> None:
     """Manage the connections to a broker."""
 
@@ -811,7 +821,7 @@ def close_connection(client: Client, identifier: str) -> None:
     client.change(work)
 
 
-@click.group(short_help="Show and close sessions.")
+@click.group(cls=CommandGroup, short_help="Show and close sessions.")
 def session() -> None:
     """Manage the sessions of clients."""
 
@@ -833,7 +843,7 @@ def close_session(client: Client, connection_id: str, identifier: str) -> None:
     client.change(work)
 
 
-@click.group(short_help="Show producers.")
+@click.group(cls=CommandGroup, short_help="Show producers.")
 def producer() -> None:
     """Look at the producers of clients."""
 
@@ -841,7 +851,7 @@ def producer() -> None:
 producer.add_command(_list_command("list", "listProducers", _PRODUCERS, "producers"))
 
 
-@click.group(short_help="Show and close consumers.")
+@click.group(cls=CommandGroup, short_help="Show and close consumers.")
 def consumer() -> None:
     """Manage the consumers of clients."""
 

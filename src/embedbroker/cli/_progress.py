@@ -1,4 +1,4 @@
-"""The line that shows how much of a body has been transferred, while stderr is a terminal.
+"""The line that shows how much has been transferred, of a body or of many messages, while stderr is a terminal.
 
 Does not depend on the direction of the transfer.
 """
@@ -6,14 +6,14 @@ Does not depend on the direction of the transfer.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
 
 from embedclient import Progress
 
-__all__ = ["body_progress", "progress_line"]
+__all__ = ["body_progress", "count_line", "message_progress", "progress_line"]
 
 _REFRESH_S = 0.25
 _MIB = 1 << 20
@@ -29,25 +29,55 @@ def body_progress(what: str) -> Iterator[Progress | None]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
-
-    console = Console(stderr=True)
-    shown_at = float("-inf")
-    # Stdout is for bodies and paths, so the line does not hold it.
-    with Live(
-        console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
-    ) as live:
+    with _live_line() as show:
+        shown_at = float("-inf")
 
         def report(done: int, total: int | None) -> None:
             nonlocal shown_at
             now = trio.current_time()
             if done == total or now - shown_at >= _REFRESH_S:
                 shown_at = now
-                live.update(Text(progress_line(what, done, total), no_wrap=True, overflow="ellipsis"), refresh=True)
+                show(progress_line(what, done, total))
 
         yield report
+
+
+@contextmanager
+def message_progress() -> Iterator[Callable[[int], None] | None]:
+    """Show on stderr how many messages have been sent, until the end of the block. Without a terminal return None."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield None
+        return
+    with _live_line() as show:
+        began = shown_at = trio.current_time()
+
+        def report(count: int) -> None:
+            nonlocal shown_at
+            now = trio.current_time()
+            if now - shown_at >= _REFRESH_S:
+                shown_at = now
+                show(count_line(count, now - began))
+
+        yield report
+
+
+@contextmanager
+def _live_line() -> Iterator[Callable[[str], None]]:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(stderr=True)
+    # Stdout is for bodies and paths, so the line does not hold it.
+    with Live(
+        console=console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as live:
+        yield lambda line: live.update(Text(line, no_wrap=True, overflow="ellipsis"), refresh=True)
+
+
+def count_line(count: int, elapsed_s: float) -> str:
+    """Return one line of progress of many messages."""
+    return f"sent {count:,} messages  {count / elapsed_s:,.0f} per second"
 
 
 def progress_line(what: str, done: int, total: int | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from ._connection_options import check_destination, connection_options, factory_
 from ._failure import CommandFailed, Refused
 from ._message_text import KINDS, Value, as_json_line, message_from, property_from
 from ._numbers import Number
-from ._progress import body_progress
+from ._progress import body_progress, message_progress
 from ._stdin import lines_of_stdin, whole_stdin
 
 __all__ = ["message_options", "send"]
@@ -111,13 +112,14 @@ def send(
                 for _ in range(count):
                     sent.add(await _send_file(producer, file, properties, correlation_id), file)
             bytes_max = connection.settings.frame_size_bytes_max
-            async with aclosing(_given(bodies, lines, bool(files), bytes_max)) as given:
-                async for body in given:
-                    message = message_from(kind, body, properties)
-                    message.correlation_id = correlation_id
-                    for _ in range(count):
-                        await producer.send(message)
-                        sent.add(message)
+            with sent.shown(reads=not bodies and not files):
+                async with aclosing(_given(bodies, lines, bool(files), bytes_max)) as given:
+                    async for body in given:
+                        message = message_from(kind, body, properties)
+                        message.correlation_id = correlation_id
+                        for _ in range(count):
+                            await producer.send(message)
+                            sent.add(message)
             if transacted:
                 await session.commit()
                 sent.commit()
@@ -134,9 +136,21 @@ class _Sent:
     transacted: bool
     number: int = 0
     lines: list[str] = Factory(list)
+    progress: Callable[[int], None] | None = None
+
+    @contextmanager
+    def shown(self, *, reads: bool) -> Iterator[None]:
+        """Show the number on a terminal during the block, unless lines are typed or printed there, too."""
+        if (reads and sys.stdin is not None and sys.stdin.isatty()) or (self.as_json and sys.stdout.isatty()):
+            yield
+            return
+        with message_progress() as self.progress:
+            yield
 
     def add(self, message: Message, file: Path | None = None) -> None:
         self.number += 1
+        if self.progress is not None:
+            self.progress(self.number)
         if self.as_json and self.transacted:
             self.lines.append(as_json_line(message, file))
         elif self.as_json:

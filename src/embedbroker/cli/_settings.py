@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 import click
 
 from ._failure import Refused
-from ._management_client import Change, Client, Manager, changing, managing, print_json, print_rows, print_table
+from ._groups import CommandGroup
+from ._management_client import Change, Client, Manager, changing, managing, print_json, print_rows
+from ._text_table import print_table
 
 __all__ = ["security", "settings"]
 
@@ -47,7 +49,7 @@ _WITHOUT_VIEW_AND_EDIT = 10
 # -- address settings ------------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, set and remove address settings.")
+@click.group(cls=CommandGroup, short_help="Show, set and remove address settings.")
 def settings() -> None:
     """Manage the address settings of a running broker."""
 
@@ -138,7 +140,7 @@ def remove_settings(client: Client, match: str) -> None:
 # -- security settings -----------------------------------------------------------------------------------------------
 
 
-@click.group(short_help="Show, set and remove permissions.")
+@click.group(cls=CommandGroup, short_help="Show, set and remove permissions.")
 def security() -> None:
     """Manage the security settings of a running broker: which roles may do what on which addresses."""
 

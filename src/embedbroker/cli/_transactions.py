@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from ._failure import Refused
+from ._groups import CommandGroup
 from ._management_client import Change, Client, Columns, Manager, changing, managing, print_rows
 
 __all__ = ["transaction"]
@@ -29,7 +30,7 @@ _DECIDED: Columns = {"ID": "xid_as_base64", "OUTCOME": "outcome"}
 _SENT = "(+) send"
 
 
-@click.group(short_help="Show, commit and roll back XA branches in doubt.")
+@click.group(cls=CommandGroup, short_help="Show, commit and roll back XA branches in doubt.")
 def transaction() -> None:
     """Look at XA branches that wait for their transaction manager, and decide those whose manager is lost."""
 

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 import click
 
 from ._failure import WrongInput
-from ._management_client import Change, Client, Manager, changing, managing, print_json, print_table
+from ._groups import CommandGroup
+from ._management_client import Change, Client, Manager, changing, managing, print_json
+from ._text_table import print_table
 
 __all__ = ["user"]
 
@@ -25,7 +27,7 @@ _roles = click.option("--role", "roles", metavar="ROLE", multiple=True, help="A 
 _plaintext = click.option("--plaintext", is_flag=True, help="Store the password in plain text, and not as a hash.")
 
 
-@click.group(short_help="Show, add, change and remove users.")
+@click.group(cls=CommandGroup, short_help="Show, add, change and remove users.")
 def user() -> None:
     """Manage the users of a broker. NAME is the user of the command; --user is the one that logs in."""
 

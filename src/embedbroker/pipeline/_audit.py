@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from attrs import define, frozen
+from attrs import asdict, define, frozen
 from pyspark.sql import functions as F
 
 from embedbroker.storage import RecordKind
@@ -167,6 +167,22 @@ class Audit:
             )
         yield from self.limits()
         yield "nothing is lost, acknowledged twice or damaged" if self.sound else "SOMETHING IS WRONG"
+
+    def as_json(self) -> dict[str, object]:
+        """Return the verdict as values for JSON, which `lines` has as text: rows of the DataFrames are objects."""
+
+        def rows(frame: DataFrame | None) -> list[Row]:
+            return [] if frame is None else [row.asDict(recursive=True) for row in frame.toLocalIterator()]
+
+        return {
+            "sound": self.sound,
+            "queues": rows(self.queues.where(_SOMETHING)),
+            "producers": rows(self.producers),
+            "log_queues": rows(None if self.log is None else self.log.queues),
+            "findings": [asdict(finding) for finding in self.findings],
+            "transactions": rows(self.transactions),
+            "limits": self.limits(),
+        }
 
     def close(self) -> None:
         """Free the data of the journals that Spark keeps."""

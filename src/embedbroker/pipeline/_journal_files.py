@@ -7,6 +7,7 @@ while it is read, the whole directory is read again (`CUT`): parts of two moment
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -97,7 +98,7 @@ def gone_since(sources: Sequence[JournalSource], places: Sequence[str | os.PathL
 
 def _sources_in(path: Path, first: int) -> Iterator[JournalSource]:
     if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file or directory")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     if path.is_dir():
         groups: dict[str, list[tuple[str | None, str, bytes]]] = {str(path): list(_in_directory(path))}
     else:

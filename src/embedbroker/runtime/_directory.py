@@ -27,6 +27,7 @@ from ._disk_gate import GatedDisk
 from ._file_locks import FileLocks
 from ._lock import LOCK_FILE, DirectoryLock, DirectoryLocked
 from ._shortage import lacks_room, passes
+from ._unusable import unusable
 
 __all__ = ["OpenAudit", "OpenDirectory", "open_audit", "open_directory", "open_locks"]
 
@@ -121,15 +122,14 @@ class _Directory:
             raise DiskFault(FaultKind.DENIED, "", str(error)) from error
         except OSError as error:
             kind = FaultKind.SHORT if passes(error) else FaultKind.FULL if lacks_room(error) else FaultKind.DENIED
-            raise DiskFault(kind, "", f"cannot use directory {self._path}: {error}") from error
+            raise DiskFault(kind, "", unusable(self._path, error)) from error
 
     def verify(self) -> None:
         for path, lock in tuple(self._locks.items()):
             try:
                 kept = lock.is_kept()
             except OSError as error:
-                text = f"cannot use directory {path}: {error.strerror}"
-                raise LockFault(text, passes=passes(error)) from error
+                raise LockFault(unusable(path, error), passes=passes(error)) from error
             if not kept:
                 raise LockFault(f"{path / LOCK_FILE} was removed or replaced: another broker may use the journal")
 
@@ -166,7 +166,7 @@ def open_directory(config: BrokerConfig, given: Disk | None, *, late: bool) -> O
         raise ResourceAllocationException(str(error)) from error
     except OSError as error:
         directory.close()
-        raise ResourceAllocationException(f"cannot use directory {config.data_directory}: {error}") from error
+        raise ResourceAllocationException(unusable(Path(config.data_directory), error)) from error
 
 
 class OpenAudit:
@@ -199,8 +199,8 @@ def open_audit(config: BrokerConfig) -> OpenAudit:
         raise ResourceAllocationException(f"audit log: {error}") from error
     except (OSError, DiskFault) as error:
         directory.close()
-        text = f"audit log: cannot use directory {config.audit_directory}: {error}"
-        raise ResourceAllocationException(text) from error
+        text = unusable(Path(config.audit_directory), error) if isinstance(error, OSError) else str(error)
+        raise ResourceAllocationException(f"audit log: {text}") from error
     log = AuditLog(place, retention_bytes=config.audit_retention, segment_size_bytes=config.segment_size_bytes)
     return OpenAudit(disk, log, directory)
 

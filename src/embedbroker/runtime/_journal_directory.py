@@ -19,6 +19,7 @@ from ._body_directory import check_bodies_differ
 from ._clock import SystemEntropy
 from ._disk import FileDisk
 from ._lock import DirectoryLock, DirectoryLocked
+from ._unusable import unusable
 
 __all__ = ["journal_directory", "repair_directory"]
 
@@ -46,7 +47,7 @@ def _locked(directory: Path, bodies: Path | None = None, *, read_only: bool) -> 
     except DirectoryLocked as error:
         raise ResourceAllocationException(str(error)) from error
     except OSError as error:
-        raise ResourceAllocationException(f"cannot open directory {directory}: {error.strerror}") from error
+        raise ResourceAllocationException(unusable(directory, error)) from error
     try:
         with closing(_files(directory, bodies, read_only=read_only)) as disk:
             yield disk
@@ -59,11 +60,11 @@ def _files(directory: Path, bodies: Path | None, *, read_only: bool) -> FileDisk
         if bodies is not None:
             check_bodies_differ(directory, bodies)
     except OSError as error:
-        raise ResourceAllocationException(f"cannot use directory {directory}: {error}") from error
+        raise ResourceAllocationException(unusable(directory, error)) from error
     try:
         return FileDisk(directory, body_directory=bodies, read_only=read_only)
     except OSError as error:
-        raise ResourceAllocationException(f"cannot open directory {error.filename}: {error.strerror}") from error
+        raise ResourceAllocationException(unusable(directory, error)) from error
 
 
 def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int, bodies: Path | None = None) -> RepairReport:
@@ -80,7 +81,7 @@ def repair_directory(damaged: Path, copy: Path, *, segment_size_bytes: int, bodi
         try:
             copy.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise ResourceAllocationException(f"cannot make directory {copy}: {error.strerror}") from error
+            raise ResourceAllocationException(unusable(copy, error)) from error
         with _locked(copy, read_only=False) as target:
             identity = int.from_bytes(SystemEntropy().random_bytes(8), "big") >> 1
             settings = JournalSettings(identity=identity, segment_size_bytes=segment_size_bytes)

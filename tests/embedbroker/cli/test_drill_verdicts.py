@@ -81,7 +81,7 @@ def test_times_without_service_have_their_spread_in_milliseconds(monkeypatch: py
     text = told(monkeypatch, GOOD).stdout
     headings = ["after", "until", "count", "min", "median", "p99", "max"]
     assert headings in [re.findall(r"\w+", line) for line in text.splitlines()]
-    assert cells(text, "first confirmed send") == ["3", "511", "522", "544", "544"]
+    assert cells(text, "│ first confirmed send") == ["3", "511", "522", "544", "544"]
     assert cells(text, "the same for each producer") == ["6", "511", "628", "1,744", "1,744"]
     assert cells(text, "first delivery") == ["3", "611", "622", "644", "644"]
     assert cells(text, "broker reports that it serves") == ["3", "111", "222", "444", "444"]

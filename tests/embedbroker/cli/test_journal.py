@@ -185,7 +185,7 @@ def test_a_directory_without_a_journal_is_named(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for command, *copies in (("verify",), ("show",), ("repair", str(copy))):
         empty = journal(command, tmp_path, *copies)
-        assert (empty.exit_code, empty.stderr) == (6, f"embedbroker: there is no journal in {tmp_path}\n")
+        assert (empty.exit_code, empty.stderr) == (3, f"embedbroker: there is no journal in {tmp_path}\n")
     assert not copy.exists()
 
 

@@ -105,7 +105,7 @@ def test_a_directory_whose_files_cannot_be_opened_is_not_left_locked(tmp_path: P
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, before[1]))  # one descriptor: that of the lock
     try:
-        with pytest.raises(ResourceAllocationException, match=r"cannot use directory .*Too many open files"):
+        with pytest.raises(ResourceAllocationException, match=r"cannot open directory .*Too many open files"):
             open_directory(config, None, late=False)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

@@ -5,6 +5,7 @@ Does not depend on how the demo is conducted.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from rich.text import Text
 
 from .._failure import Refused, WrongInput
 from .._interrupt import run_interruptibly
+from .._text_table import print_framed
 from ..drill import Ha
 from ._conductor import OpenSpark, conduct
 from ._orders import Orders
@@ -31,7 +33,9 @@ __all__ = ["run_demo"]
 _REFRESH_S, _LINE_S = 0.25, 5.0
 
 
-def run_demo(messages: int, seed: int, ha: str, output: Path | None, open_spark: OpenSpark) -> None:
+def run_demo(
+    messages: int, seed: int, ha: str, output: Path | None, open_spark: OpenSpark, *, as_json: bool = False
+) -> None:
     """Run the demo, show its findings, and end with 1 if they are not what was promised.
 
     Raises:
@@ -59,14 +63,18 @@ def run_demo(messages: int, seed: int, ha: str, output: Path | None, open_spark:
             shutil.rmtree(directory, ignore_errors=True)
         else:
             click.echo(f"what the brokers wrote is in {directory}", err=True)
-    _show(findings)
-    if output is not None:
-        page = output / "report.html"
+    page = None if output is None else output / "report.html"
+    if page is not None:
         try:
             page.write_text(page_of(findings, rows_of(findings)), encoding="utf-8")
         except OSError as error:
             raise Refused(f"cannot write {page}: {error.strerror}") from None
-        click.echo(f"report: {page}")
+    if as_json:
+        click.echo(json.dumps(_as_json(findings, page), indent=2, ensure_ascii=False))
+    else:
+        _show(findings)
+        if page is not None:
+            click.echo(f"report: {page}")
     if findings.objections:
         sys.exit(1)
 
@@ -118,6 +126,27 @@ def rows_of(findings: Findings) -> list[tuple[str, str]]:
     ]
 
 
+def _as_json(findings: Findings, page: Path | None) -> dict[str, object]:
+    plan, progress = findings.plan, findings.progress
+    return {
+        "passed": not findings.objections,
+        "objections": findings.objections,
+        "orders": plan.orders.count,
+        "orders_per_s": round(findings.rows_per_second, 1),
+        "batches": progress.batches,
+        "confirmed_at_kill": progress.confirmed_at_kill,
+        "read_at_kill": progress.read_at_kill,
+        "producer_gap_s": progress.producer_gap_s,
+        "query_gap_s": progress.query_gap_s,
+        "sent_again": progress.again,
+        "totals": len(findings.expected),
+        "totals_in_parquet": len(findings.parquet),
+        "totals_in_queue": progress.published,
+        "audit": findings.audited,
+        "report": None if page is None else str(page),
+    }
+
+
 def _seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.2f} s"
 
@@ -129,7 +158,7 @@ def _show(findings: Findings) -> None:
     table.add_column(justify="right")
     for name, value in rows_of(findings):
         table.add_row(name, value)
-    console.print(table)
+    print_framed(console, table)
     for line in findings.audited:
         console.print(f"audit: {line}", highlight=False, markup=False, soft_wrap=True)
     for objection in findings.objections:

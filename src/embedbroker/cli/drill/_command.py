@@ -22,6 +22,7 @@ from rich.live import Live
 from .._failure import Refused
 from .._interrupt import run_interruptibly
 from .._output import shut_off
+from .._text_table import print_framed
 from ._conductor import conduct
 from ._options import configs_of, options, plan_of
 from ._page import page_of
@@ -149,7 +150,7 @@ def _show(findings: Findings, json_wanted: bool) -> None:
         return
     console = _Console()
     for table in verdict_tables(findings):
-        console.print(table)
+        print_framed(console, table)
     for objection in findings.objections():
         console.print(f"[bold red]FAILED[/] {objection}", highlight=False)
     if findings.interrupted:

@@ -124,7 +124,7 @@ def verdict_tables(findings: Findings) -> list[Table]:
         title_justify="left",
         box=SIMPLE_HEAD,
         pad_edge=False,
-        collapse_padding=True,
+        padding=0,  # fits into 80 columns
         caption=ROUNDS_EXPLAINED,
         caption_justify="left",
     )

@@ -1,0 +1,148 @@
+"""What every command keeps: --json, the closest name for a wrong one, tables that fold, one code per kind of fault."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from rich.console import Console
+
+from embedbroker import EmbeddedBroker
+from embedbroker.cli._commands import commands
+from embedbroker.cli._progress import count_line
+from embedbroker.cli._text_table import print_framed, table_lines
+from embedbroker.cli.drill._tables import verdict_tables
+from tests.embedbroker.cli.test_drill_verdicts import GOOD
+
+# Commands without --json, with the reason.
+WITHOUT_JSON: dict[str, str] = {}
+
+
+def walk(command: click.Command, *words: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            step = command.get_command(context, name)
+            assert step is not None
+            yield from walk(step, *words, name)
+
+
+def command(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(commands, [*map(str, arguments)])
+
+
+def test_every_command_has_json_or_a_reason() -> None:
+    without = {
+        " ".join(words)
+        for words, each in walk(commands)
+        if not isinstance(each, click.Group) and not any("--json" in option.opts for option in each.params)
+    }
+    assert without == set(WITHOUT_JSON)
+
+
+def test_every_group_names_the_closest_command() -> None:
+    groups = [(words, each) for words, each in walk(commands) if isinstance(each, click.Group)]
+    assert len(groups) > 10
+    for words, group in groups:
+        name = group.list_commands(click.Context(group))[0]
+        mistyped = command(*words, f"{name}x")
+        assert mistyped.exit_code == 2 and mistyped.stderr.count(f"Did you mean {name!r}?") == 1, words
+    assert "'lst'. Did you mean 'list'?" in command("queue", "lst").stderr
+    assert "There are add, list, remove, reset." in command("user", "xyzzy").stderr
+    assert "No such option" in command("queue", "--lst").stderr
+
+
+def test_commands_that_end_with_a_value_print_one_json_document(tmp_path: Path) -> None:
+    masked = json.loads(command("mask", "--json", "secret").stdout)
+    assert masked["kind"] == "mask" and masked["password"].startswith("ENC(")
+    files = [json.loads(line) for line in command("cert", "--json", tmp_path / "keys").stdout.splitlines()]
+    assert {Path(each["file"]).name for each in files} == {"ca.pem", "server.pem", "client.pem"}
+    with EmbeddedBroker.in_thread(data_directory=str(tmp_path / "data")) as broker:
+        command("send", "--url", broker.url, "orders", "one", "two")
+        counted = command("message", "count", "--url", broker.url, "orders", "--json")
+        assert json.loads(counted.stdout) == {"queue": "orders", "messages": 2}
+        listed = command("queue", "list", "--url", broker.url)
+        assert listed.stdout.splitlines()[0] == command("queue", "stat", "--url", broker.url).stdout.splitlines()[0]
+        assert any(line.startswith("orders ") for line in listed.stdout.splitlines())
+    saved = json.loads(command("journal", "repair", "--json", tmp_path / "data", tmp_path / "copy").stdout)
+    assert (saved["copy"], saved["messages"], saved["findings"]) == (str(tmp_path / "copy"), 2, [])
+
+
+def test_a_table_folds_instead_of_being_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [["orders.eu.west", "12", ""], ["注文", "7", "x"]]
+    wide = ["NAME            MESSAGES  FILTER", "orders.eu.west        12", "注文                   7  x"]
+    titles = ["NAME", "MESSAGES", "FILTER"]
+    assert table_lines(titles, rows, None) == table_lines(titles, rows, 32) == wide
+    assert table_lines(titles, rows, 31) == [
+        *("NAME: orders.eu.west", "MESSAGES: 12", ""), *("NAME: 注文", "MESSAGES: 7", "FILTER: x"),
+    ]  # fmt: skip
+    assert table_lines(titles, [], 3) == ["NAME  MESSAGES  FILTER"]
+    monkeypatch.setenv("COLUMNS", "50")
+    console = Console(width=50, record=True, file=io.StringIO())
+    for table in verdict_tables(GOOD):
+        print_framed(console, table)
+    text = console.export_text()
+    assert "…" not in text and "delivery: 644\n" in text
+    assert all(
+        re.search(rf"^until: {name}$", text, re.MULTILINE) for name in ("first delivery", "first confirmed send")
+    )
+
+
+def test_the_line_of_progress_of_many_messages() -> None:
+    assert count_line(12_345, 2.0) == "sent 12,345 messages  6,172 per second"
+
+
+#: Kind of directory, with the reason on stderr.
+WRONG = {
+    "missing": "cannot open directory {}: No such file or directory",
+    "file": "cannot open directory {}: Not a directory",
+    "inside a file": "cannot open directory {}: Not a directory",
+    "locked away": "cannot open directory {}: Permission denied",
+    "used": f"directory {{}} is used by broker 'busy' in this process ({os.getpid()})",
+    "empty": "there is no journal in {}",
+    "of another broker": "there is no journal in {}",
+}
+#: A broker makes its directory, and begins a journal in it.
+MADE = {"missing", "empty", "of another broker"}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_wrong_directory_has_one_exit_code_and_one_text(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no journal")
+    for name in ("locked away", "empty", "of another broker"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "of another broker" / "activemq-data-1.amq").write_bytes(b"\0" * 16)
+    directory = tmp_path / "file" / "data" if kind == "inside a file" else tmp_path / kind
+    opened = os.open
+
+    def guarded(path: str | Path, *arguments: int) -> int:
+        if "locked away" in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return opened(path, *arguments)
+
+    monkeypatch.setattr(os, "open", guarded)
+    with EmbeddedBroker.in_thread(data_directory=str(tmp_path / "used"), name="busy"):
+        results = {
+            "verify": command("journal", "verify", directory),
+            "show": command("journal", "show", directory, "--json"),
+            "repair": command("journal", "repair", directory, tmp_path / "copy"),
+        }
+        if kind not in MADE:
+            results["run"] = command("run", "--port", "0", "--data", directory)
+            results["audit"] = command("run", "--port", "0", "--data", tmp_path / "new", "--audit", directory)
+            assert results.pop("audit").stderr.endswith(f"embedbroker: audit log: {WRONG[kind].format(directory)}\n")
+    for name, result in results.items():
+        assert (result.exit_code, result.stdout) == (3, ""), name
+        assert result.stderr == f"embedbroker: {WRONG[kind].format(directory)}\n", name
+    assert not (tmp_path / "copy").exists()
