@@ -94,6 +94,58 @@ class _Decisions:
         return self._by_queue
 
 
+class _Missing:
+    """Hold the queues that decisions name and that are not there, and the messages that wait for them.
+
+    A queue is not there while brokers still connect, or while news of it are on their way.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        # Until when messages wait; 0 after that, until the queue is there again.
+        self._until_s: dict[str, float] = {}
+        self._waiting: list[Callable[[], None]] = []
+
+    def awaits(self, queue: str, now_s: float) -> bool:
+        """Return True if messages must wait for a queue: its time is not over, or begins now."""
+        return now_s < self._until_s.setdefault(queue, now_s + self._timeout_s)
+
+    def wait(self, action: Callable[[], None]) -> None:
+        """Run an action when a queue is there, or given up."""
+        self._waiting.append(action)
+
+    def remove(self, queue: str) -> None:
+        """Note that a queue is there, or is gone for good."""
+        if self._until_s.pop(queue, None) is not None:
+            self._try_again()
+
+    @property
+    def next_deadline_s(self) -> float | None:
+        """Return when `give_up` is due; None for never."""
+        return min((until for until in self._until_s.values() if until), default=None)
+
+    def give_up(self, now_s: float) -> list[str]:
+        """Return the queues whose time is over, in the order of their names."""
+        over = sorted(queue for queue, until in self._until_s.items() if until and now_s >= until)
+        self._until_s.update(dict.fromkeys(over, 0.0))
+        if over:
+            self._try_again()
+        return over
+
+    def _try_again(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for action in waiting:
+            action()
+
+
+def _given_up(queues: list[str], timeout_s: float) -> str:
+    names = ", ".join(map(name_in_text, queues))
+    return (
+        f"grouping handler: {names} of earlier decisions did not come back within {timeout_s:g} s;"
+        " their groups get other queues with their next messages"
+    )
+
+
 class LocalGrouping:
     """Decide for the whole cluster. The first proposal for a key is its decision.
 
@@ -109,17 +161,15 @@ class LocalGrouping:
         self._reaper_period_s = config.reaper_period_ms / 1000
         self._decisions = _Decisions()
         self._reaps_at_s: float | None = None
-        # Queues of restored decisions that are not there yet, and until when messages wait for them.
-        self._expected: set[str] = set()
-        self._expects_until_s = 0.0
-        self._waiting: list[Callable[[], None]] = []
+        self._missing = _Missing(self._timeout_s)
 
     def begin(self, restored: Iterable[GroupDecision], now_s: float) -> None:
         """Begin with the decisions of the journal; their groups count as used now."""
         for each in restored:
             self._decisions.add(_Decision(each.id, each.key, each.queue, now_s))
-        self._expected = {queue for queue in self._decisions.queues if not self._owner.has_queue(queue)}
-        self._expects_until_s = now_s + self._timeout_s
+        for queue in self._decisions.queues:
+            if not self._owner.has_queue(queue):
+                self._missing.awaits(queue, now_s)
         if self._group_timeout_s is not None:
             self._reaps_at_s = now_s + self._reaper_period_s
 
@@ -146,13 +196,13 @@ class LocalGrouping:
             )
         return queue
 
-    def awaits(self, queue: str) -> bool:
-        """Return True if messages must wait for a queue: this broker has just started, and others still connect."""
-        return queue in self._expected
+    def awaits(self, queue: str, now_s: float) -> bool:
+        """Return True if messages must wait for a queue that is not there yet."""
+        return not self._owner.has_queue(queue) and self._missing.awaits(queue, now_s)
 
     def when_changed(self, key: str, action: Callable[[], None]) -> None:
         """Run an action when a message that waits may be tried again."""
-        self._waiting.append(action)
+        self._missing.wait(action)
 
     def drop(self, key: str, queue: str) -> None:
         """End a group whose queue is gone, in the whole cluster."""
@@ -182,10 +232,7 @@ class LocalGrouping:
 
     def on_queue_added(self, queue: str) -> None:
         """Note that a queue is there, of this broker or of another one."""
-        if queue in self._expected:
-            self._expected.remove(queue)
-            if not self._expected:
-                self._try_again()
+        self._missing.remove(queue)
 
     def on_queue_removed(self, queue: str) -> None:
         """End the groups of a queue that is gone, or whose broker has stopped in order."""
@@ -197,6 +244,7 @@ class LocalGrouping:
             )
         for decision in ended:
             self._end(decision.key, queue, distance=0)
+        self._missing.remove(queue)
 
     def on_link(self) -> None:
         """Note that another broker has connected."""
@@ -206,31 +254,19 @@ class LocalGrouping:
     @property
     def next_deadline_s(self) -> float | None:
         """Return when `on_time` is due; None for never."""
-        if self._expected:
-            return self._expects_until_s if self._reaps_at_s is None else min(self._expects_until_s, self._reaps_at_s)
-        return self._reaps_at_s
+        due = self._missing.next_deadline_s
+        return self._reaps_at_s if due is None else min(due, self._reaps_at_s or due)
 
     def on_time(self, now_s: float) -> None:
         """Give up queues that did not come back, and end groups without messages."""
-        if self._expected and now_s >= self._expects_until_s:
-            missing = ", ".join(sorted(map(name_in_text, self._expected)))
-            self._owner.log(
-                f"grouping handler: {missing} of earlier decisions did not come back within {self._timeout_s:g} s;"
-                " their groups get other queues with their next messages"
-            )
-            self._expected.clear()
-            self._try_again()
+        if over := self._missing.give_up(now_s):
+            self._owner.log(_given_up(over, self._timeout_s))
         if self._reaps_at_s is not None and now_s >= self._reaps_at_s:
             self._reaps_at_s = now_s + self._reaper_period_s
             assert self._group_timeout_s is not None
             idle = [each for each in self._decisions.by_key.values() if each.used_s + self._group_timeout_s < now_s]
             for decision in idle:
                 self._end(decision.key, decision.queue, distance=0)
-
-    def _try_again(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for action in waiting:
-            action()
 
 
 @define(eq=False)
@@ -257,6 +293,7 @@ class RemoteGrouping:
         self._group_timeout_s = config.group_timeout_ms / 1000 if config.group_timeout_ms > 0 else None
         self._decisions = _Decisions()
         self._pending: dict[str, _Pending] = {}
+        self._missing = _Missing(self._timeout_s)
         # Keys whose proposals of other brokers went on, with the time until which they do not go on again.
         self._relayed: dict[str, float] = {}
         # The same for decisions. Where brokers connect in one direction, those that need one are beyond this broker,
@@ -296,13 +333,17 @@ class RemoteGrouping:
             self._owner.publish(GroupNotice(GroupNoticeKind.PROPOSAL, key, queue))
         return found
 
-    def awaits(self, queue: str) -> bool:
-        """Return False: a decision for a queue that is not known here ends."""
-        return False
+    def awaits(self, queue: str, now_s: float) -> bool:
+        """Return True if messages must wait for a queue that is not there yet."""
+        return not self._owner.has_queue(queue) and self._missing.awaits(queue, now_s)
 
     def when_changed(self, key: str, action: Callable[[], None]) -> None:
-        """Run an action when a proposal has its decision, or is given up."""
-        self._pending[key].waiting.append(action)
+        """Run an action when a proposal has its decision, or its queue is there, or either is given up."""
+        pending = self._pending.get(key)
+        if pending is not None:
+            pending.waiting.append(action)
+        else:
+            self._missing.wait(action)
 
     def is_pending(self, key: str) -> bool:
         """Return True if a proposal has no decision yet."""
@@ -356,13 +397,15 @@ class RemoteGrouping:
         self._owner.publish(GroupNotice(GroupNoticeKind.END, key, queue, distance=distance))
 
     def on_queue_added(self, queue: str) -> None:
-        """Note that a queue is there."""
+        """Note that a queue is there, of this broker or of another one."""
+        self._missing.remove(queue)
 
     def on_queue_removed(self, queue: str) -> None:
         """Forget the groups of a queue that is gone; the broker that decides ends them."""
         for decision in self._decisions.of_queue(queue):
             self._decisions.pop(decision.key)
             self._owner.unpin(decision.key)
+        self._missing.remove(queue)
 
     def on_link(self) -> None:
         """Propose again what has no decision: another broker has connected, which may be the one that decides."""
@@ -374,10 +417,14 @@ class RemoteGrouping:
     @property
     def next_deadline_s(self) -> float | None:
         """Return when `on_time` is due; None for never."""
-        return min((pending.due_s for pending in self._pending.values()), default=None)
+        dues = [pending.due_s for pending in self._pending.values()]
+        missing = self._missing.next_deadline_s
+        return min(dues if missing is None else [*dues, missing], default=None)
 
     def on_time(self, now_s: float) -> None:
-        """Repeat proposals without an answer; give up those that were repeated often enough."""
+        """Repeat proposals without an answer; give up those that were repeated often enough, and missing queues."""
+        if over := self._missing.give_up(now_s):
+            self._owner.log(_given_up(over, self._timeout_s))
         for key, pending in list(self._pending.items()):
             if now_s < pending.due_s:
                 continue

@@ -110,6 +110,22 @@ class SessionAddresses:
             address = manager.resolution.find(name)
         return _ALL_QUEUES if address is None else groups.prepare(message, address, routing_type)
 
+    def follow_group(self, message: Message, ids: frozenset[int], groups: ClusterGroups) -> frozenset[int]:
+        """Return the bindings that another broker has chosen for a message of a group, those gone by decisions.
+
+        Args:
+            message: Message of a group.
+            ids: Ids of the chosen bindings.
+            groups: Groups of the cluster.
+
+        Raises:
+            GroupUndecided: The message must wait, and is then sent anew.
+        """
+        if groups.handler is None or "::" in message.address:
+            return ids
+        address = self._manager.resolution.find(message.address)
+        return ids if address is None else groups.follow(message, address, ids)
+
     def create_queue(self, request: QueueRequest) -> Queue | Refused:
         """Create a queue, and its address where settings allow that."""
         address, name = names_of(request)

@@ -269,13 +269,13 @@ def test_decisions_outlive_a_restart_and_messages_wait_for_their_queues() -> Non
     arbiter.queues = {"back"}
     arbiter.restart(LOCAL)
     assert (arbiter.find("g.q"), arbiter.find("h.q")) == ("back", "away")
-    assert not arbiter.handler.awaits("back") and arbiter.handler.awaits("away")
+    assert not arbiter.handler.awaits("back", 0.0) and arbiter.handler.awaits("away", 0.0)
     tried: list[float] = []
     arbiter.handler.when_changed("h.q", lambda: tried.append(cluster.clock[0]))
     cluster.advance(4.9)
     assert tried == []
     cluster.advance(1)
-    assert tried == [5.0] and not arbiter.handler.awaits("away")
+    assert tried == [5.0] and not arbiter.handler.awaits("away", arbiter.now_s)
     assert arbiter.lines == [
         "grouping handler: away of earlier decisions did not come back within 5 s; their groups get other queues with"
         " their next messages"
@@ -284,6 +284,23 @@ def test_decisions_outlive_a_restart_and_messages_wait_for_their_queues() -> Non
     arbiter.handler.when_changed("h.q", lambda: tried.append(cluster.clock[0]))
     arbiter.handler.on_queue_added("away")
     assert len(tried) == 2 and len(arbiter.lines) == 1
+
+
+def test_messages_wait_for_a_decided_queue_of_which_a_broker_that_proposes_has_no_news_yet() -> None:
+    cluster = Cluster(REMOTE, LOCAL)
+    broker, arbiter = cluster.brokers
+    arbiter.sends("g.q", "away")
+    tried: list[float] = []
+    for moment in (0.0, 2.0):
+        assert broker.handler.awaits("away", moment)
+        broker.handler.when_changed("g.q", lambda: tried.append(cluster.clock[0]))
+    broker.handler.on_queue_added("away")
+    assert tried == [0.0] * 2
+    assert broker.handler.awaits("away", 0.0)
+    broker.handler.when_changed("g.q", lambda: tried.append(cluster.clock[0]))
+    cluster.advance(6)
+    assert tried[2:] == [5.0] and not broker.handler.awaits("away", broker.now_s)
+    assert len(broker.lines) == 1
 
 
 def test_a_broker_that_does_not_decide_any_more_forgets_its_decisions() -> None:

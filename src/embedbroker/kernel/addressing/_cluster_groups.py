@@ -14,6 +14,7 @@ from .._definitions import GroupDecision
 from .._group_notices import GroupNotice
 from ..message._message import Message
 from ..queueing._queue import Queue
+from ._remote_binding import announced_group, group_of
 from ._rotation import Group, Rotation, Shared
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class GroupingHandler(Protocol):
     def propose(self, key: str, queue: str, now_s: float) -> str | None:
         """Return the decision for a key, None if another broker has yet to take it."""
 
-    def awaits(self, queue: str) -> bool:
+    def awaits(self, queue: str, now_s: float) -> bool:
         """Return True if messages must wait for a queue that is not there yet."""
 
     def when_changed(self, key: str, action: Callable[[], None]) -> None:
@@ -119,6 +120,40 @@ class ClusterGroups:
         copies = address.route(message, _MULTICAST) if routing_type is None else []
         return frozenset([each.id for each in (queue, *copies) if isinstance(each, Queue)])
 
+    def follow(self, message: Message, address: Address, ids: frozenset[int]) -> frozenset[int]:
+        """Return the bindings that another broker has chosen for a message, with those gone by decisions.
+
+        This broker may have just started, and not know yet of the chosen queue, which is one broker further.
+
+        Args:
+            message: Message of a group.
+            address: Its address, resolved.
+            ids: Ids of the chosen bindings.
+
+        Raises:
+            GroupUndecided: A decision is under way; the message waits for it.
+        """
+        group_id = message.group_id
+        queues, remote = address.chosen(ids)
+        if self.handler is None or not isinstance(group_id, str) or len(queues) + len(remote) == len(ids):
+            return ids
+        gone = ids.difference([queue.id for queue in queues], [binding.announced_id for binding in remote])
+        lost = {group_of(each): each for each in gone}
+        shared: dict[str, list[Shared]] = {}
+        for name, binding in address.by_routing_name():
+            if announced_group(name) in lost:
+                shared.setdefault(name, []).append(binding)
+        for name, bindings in shared.items():
+
+            def first(bindings: list[Shared] = bindings) -> Shared | None:
+                return next((each for each in bindings if each.filter is None or each.filter.matches(message)), None)
+
+            decided = self._decided(f"{group_id}.{name}", bindings, first)
+            if decided is not None:
+                found = decided.id if isinstance(decided, Queue) else decided.announced_id
+                ids = ids - {lost[announced_group(name)]} | {found}
+        return ids
+
     def _prepare_shared(self, message: Message, group_id: str, rotation: Rotation, routing_type: int | None) -> None:
         for name, group in rotation.groups.items():
 
@@ -149,7 +184,7 @@ class ClusterGroups:
             found = self._named(decided, bindings)
             if found is not None:
                 return found
-            if handler.awaits(decided):
+            if handler.awaits(decided, self._clock.monotonic):
                 raise GroupUndecided(key)
             handler.drop(key, decided)
         return None

@@ -452,8 +452,8 @@ class CoreSession:
                     )
                     return
                 message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
-            if arrival.has_group and refused is None and not queue_ids:
-                queue_ids = self._queues_of_group(message, arrival.routing_type)
+            if arrival.has_group and refused is None:
+                queue_ids = self._queues_of_group(message, arrival.routing_type, queue_ids)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -500,8 +500,13 @@ class CoreSession:
             return self.kernel_session.adopt(taken, acknowledged_ids)
         return self.kernel_session.send_on(taken, remote_ids, node_id, duplicate_id)
 
-    def _queues_of_group(self, message: CoreMessage, routing_type: int | None) -> frozenset[int]:
-        return self.kernel_session.addresses.prepare_group(message, routing_type, self.kernel.cluster_groups)
+    def _queues_of_group(
+        self, message: CoreMessage, routing_type: int | None, chosen: frozenset[int]
+    ) -> frozenset[int]:
+        addresses, groups = self.kernel_session.addresses, self.kernel.cluster_groups
+        if chosen:
+            return addresses.follow_group(message, chosen, groups)
+        return addresses.prepare_group(message, routing_type, groups)
 
     def _wait_for(self, undecided: GroupUndecided) -> None:
         """Handle nothing more of the connection until the group of a message has its queue in the cluster."""
@@ -553,8 +558,8 @@ class CoreSession:
                 return self._take_moved(message, duplicate_id, body)
             message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
         routing_type = arrival.routing_type if routing_type is None else routing_type
-        if arrival.has_group and not queue_ids:
-            queue_ids = self._queues_of_group(message, routing_type)
+        if arrival.has_group:
+            queue_ids = self._queues_of_group(message, routing_type, queue_ids)
         large = large_message(message, body)
         return self.kernel_session.send(large, routing_type, duplicate_id, queue_ids=queue_ids)
 
