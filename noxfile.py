@@ -84,6 +84,13 @@ def types(session: nox.Session) -> None:
     session.run("mypy")
 
 
+@nox.session
+def pyright(session: nox.Session) -> None:
+    """Check the examples with pyright, which editors use; it brings its Node.js if there is none."""
+    _install(session, "-e", ".[dev]", "pyright>=1.1.400")
+    session.run("pyright")
+
+
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
     """Run the test suite without interop and without searches; arguments go to pytest."""

@@ -2,10 +2,15 @@
 fixtures.
 """
 
+from collections.abc import Callable
+
+from embedbroker.pytest_plugin import BrokerCluster
 from embedclient import Queue
 
 
-async def test_four_brokers_share_the_orders(broker_cluster):
+async def test_four_brokers_share_the_orders(
+    broker_cluster: Callable[..., BrokerCluster],
+) -> None:
     cluster = await broker_cluster(4).start()
     async with cluster.sessions() as sessions, cluster.consumers("orders") as consumers:
         producer = sessions[0].create_producer(Queue("orders"))

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
+from typing import get_overloads
 
 from attrs import frozen
 
@@ -89,7 +90,7 @@ IMPORTS = {
     "collections.abc": "Callable Iterator Sequence",
     "contextlib": "AbstractContextManager",
     "types": "TracebackType",
-    "typing": "Self TypeVar",
+    "typing": "Self TypeVar overload",
     "embedclient": "_client",
     "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData FailoverEventType",
     "embedclient.agent": "AddressState LocatorSettings QueueAttributes QueueState SessionMode",
@@ -208,6 +209,11 @@ def method_lines(name: str, function: Callable[..., object], first: tuple[str, .
         for parameter in signature.parameters.values()
     ]
     yield ""
+    for variant in get_overloads(function):
+        shown = inspect.signature(variant)
+        yield "    @overload"
+        yield f"    def {name}({parameters_text(list(shown.parameters.values()))}) -> {shown.return_annotation}: ..."
+        yield ""
     yield f"    def {name}({parameters_text(parameters)}) -> {blocking_type(returned)}:"
     if function.__doc__:
         yield f'        """{blocking_text(inspect.getdoc(function) or "", 8)}"""'

@@ -28,7 +28,7 @@ async def receive_two_and_acknowledge_the_second(
         connection.session() as session,
         session.create_consumer(TASKS) as consumer,
     ):
-        left = []
+        left: list[str] = []
         while (message := await consumer.receive_nowait()) is not None:
             left.append(f"{message.body} (delivery {message.delivery_count})")
         print(f"{mode.name}: left in the queue: {', '.join(left) or 'nothing'}")

@@ -20,13 +20,13 @@ async def exercise(url: str) -> None:
 
         async with connection.session() as session:
             async with session.create_consumer(Queue("guide.orders")) as consumer:
-                print("queue:", (await consumer.receive(timeout=5)).body)
+                print("queue:", (await consumer.receive()).body)
 
             async with session.create_consumer(Topic("guide.prices")) as subscription:
                 await session.create_producer(Topic("guide.prices")).send(
                     {"coffee": 4.1}
                 )
-                print("topic:", (await subscription.receive(timeout=5)).body)
+                print("topic:", (await subscription.receive()).body)
 
 
 async def main() -> None:

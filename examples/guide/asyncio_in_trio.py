@@ -29,7 +29,7 @@ async def main() -> None:
         page = await trio_asyncio.aio_as_trio(fetch)("https://example.org/")
         await session.create_producer(PAGES).send(page)
         async with session.create_consumer(PAGES) as consumer:
-            print((await consumer.receive(timeout=5)).body)
+            print((await consumer.receive()).body)
 
 
 trio.run(main)

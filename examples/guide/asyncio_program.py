@@ -33,7 +33,7 @@ async def ask(url: str, *questions: str) -> None:
             await producer.send(question)
         async with session.create_consumer(ANSWERS) as consumer:
             for _ in questions:
-                print((await consumer.receive(timeout=5)).body)
+                print((await consumer.receive()).body)
 
 
 async def main(url: str) -> None:

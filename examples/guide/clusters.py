@@ -46,13 +46,13 @@ async def main() -> None:
         for number in range(6):
             await producer.send(f"order {number}")
         for name, consumer in zip(NAMES, consumers, strict=True):
-            print(name, [(await consumer.receive(timeout=5)).body for _ in range(2)])
+            print(name, [(await consumer.receive()).body for _ in range(2)])
 
         for consumer in consumers[:2]:
             await consumer.close()
         await trio.sleep(1)
         await producer.send("order 6")
-        print("c", (await consumers[2].receive(timeout=5)).body)
+        print("c", (await consumers[2].receive()).body)
 
 
 trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

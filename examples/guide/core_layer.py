@@ -27,11 +27,11 @@ async def main() -> None:
         async with session.create_consumer(
             "numbers", filter="kind = 'triple'"
         ) as consumer:
-            received = await consumer.receive(timeout=5)
+            received = await consumer.receive()
             print(received.body, received.properties["kind"], received.delivery_count)
             await received.acknowledge()
             await session.rollback()
-            print("again:", (await consumer.receive(timeout=5)).delivery_count)
+            print("again:", (await consumer.receive()).delivery_count)
 
 
 trio.run(main)

@@ -15,8 +15,8 @@ SETTINGS = {
 
 async def show(session: Session, queue: str) -> None:
     async with session.create_consumer(Queue(queue)) as consumer:
-        message = await consumer.receive(timeout=5)
-        print(f"{queue}: {message.body!r} from {message.properties['_AMQ_ORIG_QUEUE']}")
+        message = await consumer.receive()
+        print(f"{queue}: {message.body!r} from", message.properties["_AMQ_ORIG_QUEUE"])
 
 
 async def main() -> None:

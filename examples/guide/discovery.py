@@ -43,7 +43,7 @@ async def main() -> None:
         ):
             await session.create_producer(Queue("orders")).send("hello")
             async with session.create_consumer(Queue("orders")) as consumer:
-                print((await consumer.receive(timeout=10)).body)
+                print((await consumer.receive()).body)
 
 
 trio.run(main)

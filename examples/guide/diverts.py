@@ -16,7 +16,7 @@ from embedclient import ConnectionFactory, Queue, TextMessage, Topic
 
 def mark(message: DivertedMessage) -> None:
     region = message.property("region")
-    message.set_property("audited_as", f"{message.original_address}/{region}")
+    message.set_property("audited_as", f"{message.original_address}/{region!s}")
 
 
 ADDRESSES = {"audit": AddressConfiguration(anycast={"audit": QueueConfiguration()})}

@@ -46,9 +46,9 @@ async def main() -> None:
 
     try:
         ConnectionFactory("tcp://localhost:61616?reconectAttempts=5")
-    except (
-        ValueError
-    ) as error:  # every exception of the tree also derives from the fitting builtin
+    except ValueError as error:
+        # Every exception of the tree also derives from the fitting builtin.
+        assert isinstance(error, JMSException)
         show(error)
     try:
         async with ConnectionFactory("vm://nobody").connect():

@@ -8,6 +8,7 @@ import trio
 
 from embedbroker import EmbeddedBroker, SharedStoreBackup, SharedStorePrimary
 from embedclient import ConnectionFactory, JMSException, Queue
+from embedclient.errors import ConnectionFailedException
 
 JOBS = Queue("jobs")
 # No reconnectAttempts: a lost connection is over. Attempts of a *first* connection go
@@ -23,8 +24,9 @@ async def work(
         lost = trio.Event()
 
         def on_exception(error: JMSException, lost: trio.Event = lost) -> None:
-            print(f"{error.jms_error_code}: connecting again")
-            lost.set()
+            if isinstance(error, ConnectionFailedException):
+                print(f"{error.jms_error_code}: connecting again")
+                lost.set()
 
         try:
             async with (

@@ -53,7 +53,7 @@ async def main() -> None:
                         )
                     )
         for name, consumer in (("a", consumer_a), ("b", consumer_b)):
-            accounts = set()
+            accounts: set[str] = set()
             while (message := await consumer.receive(timeout=1)) is not None:
                 accounts.add(message.body.partition(":")[0])
             print(f"consumer at {name}: {sorted(accounts)}")

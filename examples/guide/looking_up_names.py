@@ -26,7 +26,7 @@ async def main(file: Path) -> None:
         session.create_consumer(orders) as consumer,
     ):
         await session.create_producer(orders).send("two chairs")
-        print(orders.name, (await consumer.receive(timeout=5)).body)
+        print(orders.name, (await consumer.receive()).body)
 
 
 with tempfile.TemporaryDirectory() as directory:

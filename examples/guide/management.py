@@ -20,7 +20,7 @@ async def invoke(
         request.properties["_AMQ_ResourceName"] = resource
         request.properties["_AMQ_OperationName"] = operation
         await context.create_producer().send(Queue("activemq.management"), request)
-        reply = await consumer.receive(timeout=10)
+        reply = await consumer.receive()
     assert isinstance(reply, TextMessage)
     result = json.loads(reply.text) if reply.text else [None]
     if not reply.properties["_AMQ_OperationSucceeded"]:

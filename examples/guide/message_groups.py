@@ -25,7 +25,7 @@ async def main() -> None:
                 )
         for name, consumer in (("first", first), ("second", second)):
             for _ in range(3):
-                message = await consumer.receive(timeout=5)
+                message = await consumer.receive()
                 print(f"{name} consumer, {message.body}")
 
 

@@ -52,7 +52,7 @@ async def main() -> None:
         await backup.wait_for_role(Role.LIVE)
         await producer.send("after")
         async with session.create_consumer(Queue("orders")) as consumer:
-            print([(await consumer.receive(timeout=60)).body for _ in range(2)])
+            print([(await consumer.receive()).body for _ in range(2)])
 
 
 trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -14,7 +14,7 @@ async def main() -> None:
             await session.create_producer(orders).send("two coffees")
 
             async with session.create_consumer(orders) as consumer:
-                message = await consumer.receive(timeout=5)
+                message = await consumer.receive()
                 print(message.body, message.message_id is not None, message.redelivered)
 
 

@@ -12,4 +12,4 @@ with (
 ):
     session.create_producer(orders).send("two coffees")
     with session.create_consumer(orders) as consumer:
-        print(consumer.receive(timeout=5).body)
+        print(consumer.receive().body)

@@ -26,7 +26,7 @@ async def main(directory: str) -> None:
             connection.session() as session,
             session.create_consumer(orders) as consumer,
         ):
-            print((await consumer.receive(timeout=5)).body)
+            print((await consumer.receive()).body)
 
 
 with tempfile.TemporaryDirectory() as directory:

@@ -20,8 +20,9 @@ async def main() -> None:
             await producer.send(text)
 
         async with session.create_consumer(news) as consumer:
-            print("receive:", (await consumer.receive(timeout=5)).body)
-            print("receive_nowait:", (await consumer.receive_nowait()).body)
+            print("receive:", (await consumer.receive()).body)
+            second = await consumer.receive_nowait()
+            print("receive_nowait:", second.body if second else "nothing")
             async for message in consumer:
                 print("iteration:", message.body)
                 break

@@ -36,7 +36,7 @@ async def main(directory: str) -> None:
 
             # Waits for the connection.
             await session.create_producer(TASKS).send("whole")
-            print("received:", (await consumer.receive(timeout=5)).body)
+            print("received:", (await consumer.receive()).body)
             try:
                 await transacted.commit()
             except JMSException as error:

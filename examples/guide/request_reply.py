@@ -35,7 +35,7 @@ async def main() -> None:
             request = StreamMessage([1, 2, 3], reply_to=inbox)
             await session.create_producer(Queue("adder")).send(request)
             async with session.create_consumer(inbox) as consumer:
-                reply = await consumer.receive(timeout=5)
+                reply = await consumer.receive()
                 print(reply.body, reply.correlation_id == request.message_id)
         nursery.cancel_scope.cancel()
 

@@ -21,7 +21,7 @@ async def main() -> None:
         await producer.send("close", delivery_delay=60)
         await producer.send("open")
         for _ in range(2):
-            message = await consumer.receive(timeout=120)
+            message = await consumer.receive()
             print(
                 f"{message.body}: "
                 f"{trio.current_time() // 60:.0f} minutes after the start"

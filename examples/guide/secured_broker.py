@@ -51,7 +51,7 @@ async def main() -> None:
             connection.session() as session,
         ):
             consumer = await session.create_consumer(orders)
-            print("warehouse:", (await consumer.receive(timeout=5)).body)
+            print("warehouse:", (await consumer.receive()).body)
 
         try:
             async with factory.create_connection("warehouse", "12345"):

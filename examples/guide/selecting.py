@@ -29,7 +29,7 @@ async def main() -> None:
             "country = 'FR' AND (weight > 5 OR JMSPriority BETWEEN 8 AND 9)"
         )
         async with session.create_consumer(parcels, heavy_to_france) as consumer:
-            print("selected:", (await consumer.receive(timeout=5)).body)
+            print("selected:", (await consumer.receive()).body)
             print("then:", await consumer.receive(timeout=0.05))
 
 

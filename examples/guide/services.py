@@ -24,7 +24,7 @@ async def ask(
             correlation_id="1",
         )
         await context.create_producer().send(SERVICES, request)
-        reply = await consumer.receive(timeout=10)
+        reply = await consumer.receive()
     assert isinstance(reply, TextMessage) and reply.text is not None
     return {"status": reply.properties["embedbroker_status"], **json.loads(reply.text)}
 

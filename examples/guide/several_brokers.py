@@ -20,9 +20,10 @@ async def main() -> None:
         locator = ServerLocator(
             f"{both}?connectionLoadBalancingPolicyClassName=RoundRobin"
         )
-        used = []
+        used: list[object] = []
         for _ in range(4):
             async with locator.create_session_factory() as factory:
+                assert factory.connector is not None
                 used.append(factory.connector.parameters["serverId"])
         print("round robin takes turns:", used[0] != used[1] and used[:2] == used[2:])
 
@@ -51,7 +52,7 @@ async def main() -> None:
             connection.session() as session,
             session.create_consumer(Queue("orders")) as consumer,
         ):
-            print((await consumer.receive(timeout=5)).body)
+            print((await consumer.receive()).body)
 
 
 trio.run(main)

@@ -13,7 +13,8 @@ async def serve(connection: Connection) -> None:
     ):
         async for request in requests:
             reply = TextMessage(request.body.upper(), correlation_id=request.message_id)
-            await connection.send(request.reply_to, reply)
+            if request.reply_to is not None:
+                await connection.send(request.reply_to, reply)
 
 
 async def ask(connection: Connection, word: str, replies: list[str]) -> None:

@@ -29,12 +29,10 @@ async def main() -> None:
             producer = session.create_producer(weather)
             await producer.send("sun")
             await producer.send("rain")
-            print(
-                "plain:", (await plain.receive(5)).body, (await plain.receive(5)).body
-            )
+            print("plain:", (await plain.receive()).body, (await plain.receive()).body)
             print(
                 "left and right:",
-                *sorted([(await left.receive(5)).body, (await right.receive(5)).body]),
+                *sorted([(await left.receive()).body, (await right.receive()).body]),
             )
 
         async with (
@@ -44,8 +42,8 @@ async def main() -> None:
             async with session.create_durable_consumer(weather, "archive") as consumer:
                 print(
                     "archive, later:",
-                    (await consumer.receive(5)).body,
-                    (await consumer.receive(5)).body,
+                    (await consumer.receive()).body,
+                    (await consumer.receive()).body,
                 )
             await session.unsubscribe("archive")
 

@@ -2,14 +2,23 @@
 
 import pytest
 
-from embedbroker.pytest_plugin import WaitTimeout
+from embedbroker.pytest_plugin import (
+    BlockingPair,
+    BrokerClock,
+    BrokerPair,
+    FaultPlan,
+    ManagedBroker,
+    WaitTimeout,
+)
 from embedclient import ConnectionFactory, JMSException, Queue
 from embedclient.errors import TransactionRolledBackException
 
 ORDERS = Queue("orders")
 
 
-async def test_a_commit_during_a_failover_is_safe_to_repeat(broker_pair):
+async def test_a_commit_during_a_failover_is_safe_to_repeat(
+    broker_pair: BrokerPair,
+) -> None:
     async with (
         ConnectionFactory(broker_pair.url).connect() as connection,
         connection.session(transacted=True) as session,
@@ -24,7 +33,9 @@ async def test_a_commit_during_a_failover_is_safe_to_repeat(broker_pair):
         await broker_pair.wait_for(queue="orders", count=1)
 
 
-async def test_a_send_waits_out_a_partition(embedded_broker, fault_plan, broker_clock):
+async def test_a_send_waits_out_a_partition(
+    embedded_broker: ManagedBroker, fault_plan: FaultPlan, broker_clock: BrokerClock
+) -> None:
     url = f"{embedded_broker.url}?reconnectAttempts=-1"
     async with (
         ConnectionFactory(url).connect() as connection,
@@ -36,7 +47,9 @@ async def test_a_send_waits_out_a_partition(embedded_broker, fault_plan, broker_
         assert broker_clock.seconds >= 3
 
 
-async def test_nothing_confirmed_is_lost_whatever_breaks_when(broker_pair, fault_plan):
+async def test_nothing_confirmed_is_lost_whatever_breaks_when(
+    broker_pair: BrokerPair, fault_plan: FaultPlan
+) -> None:
     confirmed = 0
     async with (
         ConnectionFactory(broker_pair.url).connect() as connection,
@@ -55,14 +68,16 @@ async def test_nothing_confirmed_is_lost_whatever_breaks_when(broker_pair, fault
     broker_pair.assert_nothing_lost()
 
 
-async def test_a_wait_says_what_it_found_instead(embedded_broker):
+async def test_a_wait_says_what_it_found_instead(
+    embedded_broker: ManagedBroker,
+) -> None:
     with pytest.raises(
         WaitTimeout, match="queue orders with 3 messages: not within 1 s"
     ):
         await embedded_broker.wait_for(queue="orders", count=3, timeout=1)
 
 
-def test_without_async(broker_pair_blocking):
+def test_without_async(broker_pair_blocking: BlockingPair) -> None:
     from embedclient.blocking import ConnectionFactory
 
     pair = broker_pair_blocking

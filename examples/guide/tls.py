@@ -40,7 +40,7 @@ async def main(directory: str) -> None:
             connection.session() as session,
             session.create_consumer(ORDERS) as consumer,
         ):
-            message = await consumer.receive(timeout=5)
+            message = await consumer.receive()
             print(message.body)
 
         try:

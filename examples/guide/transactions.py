@@ -12,7 +12,7 @@ ORDERS, INVOICES = Queue("orders"), Queue("invoices")
 
 async def handle_one_order(session: Session) -> None:
     async with session.create_consumer(ORDERS) as orders, session.transaction():
-        order = await orders.receive(timeout=5)
+        order = await orders.receive()
         print(
             f"{order.body}: delivery {order.delivery_count}, "
             f"redelivered {order.redelivered}"

@@ -48,7 +48,7 @@ async def main() -> None:
         await shop_context.xa_resource.start(taken)
         await store_context.xa_resource.start(put)
         async with shop_context.create_consumer(ORDERS) as orders:
-            order = await orders.receive(timeout=5)
+            order = await orders.receive()
             await store_context.create_producer().send(SHIPMENTS, f"ship {order.body}")
             await commit_both(
                 {taken: shop_context.xa_resource, put: store_context.xa_resource}

@@ -13,7 +13,7 @@ await connection.send("orders", "two coffees")
 # %%
 session = await connection.create_session()
 consumer = await session.create_consumer("orders")
-message = await consumer.receive(timeout=5)
+message = await consumer.receive()
 print(message.body)
 
 # %%

@@ -12,4 +12,4 @@ with (
     connection.session() as session,
 ):
     connection.send("orders", "two coffees")
-    print(session.create_consumer("orders").receive(timeout=5).body)
+    print(session.create_consumer("orders").receive().body)

@@ -1,9 +1,10 @@
 """A test on trio: no plugin besides the fixtures is needed."""
 
+from embedbroker.pytest_plugin import BrokerPair
 from embedclient import ConnectionFactory
 
 
-async def test_an_order_survives_a_failover(broker_pair):
+async def test_an_order_survives_a_failover(broker_pair: BrokerPair) -> None:
     async with ConnectionFactory(broker_pair.url).connect() as connection:
         await connection.send("orders", "two coffees")
         await broker_pair.failover()

@@ -31,4 +31,5 @@ async def take(name: str) -> dict[str, str]:
 
 @app.get("/prices/{name}")
 async def price(name: str) -> str:
-    return (await app.state.connection.request("prices", name, timeout=5)).body
+    reply = await app.state.connection.request("prices", name, timeout=5)
+    return str(reply.body)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         BridgeRoutingType,
         BroadcastGroup,
         BrokerConfig,
+        BrokerSettings,
         ClusterConnection,
         Colocated,
         DiscoveryGroup,
@@ -68,6 +69,7 @@ __all__ = [
     "BridgedMessage",
     "BroadcastGroup",
     "BrokerConfig",
+    "BrokerSettings",
     "ClusterConnection",
     "Colocated",
     "ConfigFileError",
@@ -111,10 +113,10 @@ __getattr__ = lazy_names(
     {
         ".config": (
             "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BroadcastGroup "
-            "BrokerConfig ClusterConnection Colocated DiscoveryGroup DivertConfiguration DivertRoutingType "
-            "GroupingHandlerConfig GroupingHandlerType GuestLogin HAPolicy LockManager MessageLoadBalancing "
-            "PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits Role ScaleDown "
-            "SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
+            "BrokerConfig BrokerSettings ClusterConnection Colocated DiscoveryGroup DivertConfiguration "
+            "DivertRoutingType GroupingHandlerConfig GroupingHandlerType GuestLogin HAPolicy LockManager "
+            "MessageLoadBalancing PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
+            "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"
         ),
         ".kernel": "DivertedMessage",
         ".outbound": "BridgedMessage",
@@ -124,3 +126,7 @@ __getattr__ = lazy_names(
         ".locks": "MemoryLockManager MemoryLocks",
     },
 )
+
+
+def __dir__() -> list[str]:
+    return __all__

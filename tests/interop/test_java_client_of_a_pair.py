@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker import EmbeddedBroker, ThreadedBroker
+from embedbroker import EmbeddedBroker, HAPolicy, ThreadedBroker
 from embedbroker.config import ClusterConnection, SharedStoreBackup, SharedStorePrimary
 from tests.interop.jms_matrix import JVM_OPTIONS, JmsMatrix, cases_of
 from tests.interop.our_pair import PairUnderTest, make_pair
@@ -22,7 +22,7 @@ CASES = [(ARTEMIS_VERSION, case) for case in cases_of("PairCases")]
 CASES += [(version, "pair-plain") for version in CLIENT_VERSIONS if version != ARTEMIS_VERSION]
 
 
-def member(name: str, directory: Path, policy: object, connectors: dict[str, str]) -> ThreadedBroker:
+def member(name: str, directory: Path, policy: HAPolicy, connectors: dict[str, str]) -> ThreadedBroker:
     return EmbeddedBroker.in_thread(
         name=name,
         data_directory=str(directory),

@@ -112,7 +112,7 @@ async def test_a_broker_with_files_that_cannot_be_used_does_not_start(files: Fil
         async with EmbeddedBroker(tls=files.serving(need_client_auth=True)):
             pass
     with pytest.raises(TypeError, match=r"tls must be TLSSettings or an ssl.SSLContext, not str"):
-        EmbeddedBroker(tls="server.pem")
+        EmbeddedBroker(tls="server.pem")  # type: ignore[arg-type]  # wrong on purpose
 
 
 async def test_a_client_with_files_that_cannot_be_used_does_not_connect() -> None:

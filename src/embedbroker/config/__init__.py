@@ -1,5 +1,11 @@
 """Frozen configuration values of one broker, validated once."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from embedclient._lazy import lazy_names
+
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
 from ._addresses import AddressConfiguration, QueueConfiguration
 from ._bridges import (
@@ -56,6 +62,9 @@ from ._settings_json import (
 )
 from ._wildcards import WildcardConfiguration
 
+if TYPE_CHECKING:
+    from ._broker_settings import BrokerSettings
+
 __all__ = [
     "ADD_HEADERS",
     "ANY_ROLE",
@@ -72,6 +81,7 @@ __all__ = [
     "BridgeTransformer",
     "BroadcastGroup",
     "BrokerConfig",
+    "BrokerSettings",
     "ClusterConnection",
     "Colocated",
     "ConfigurationSource",
@@ -119,3 +129,6 @@ __all__ = [
     "overlap",
     "security_setting_of_json",
 ]
+
+# For type checkers: a broker does without.
+__getattr__ = lazy_names(__name__, {"._broker_settings": "BrokerSettings"})

@@ -17,7 +17,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, cast
 from urllib.parse import quote
 
 import outcome
@@ -51,6 +51,7 @@ from ._role_watch import Observer, RoleWatch
 from ._shortage import caused_by_shortage
 
 if TYPE_CHECKING:
+    from embedbroker.config import BrokerSettings
     from embedbroker.locks import LockManagers, Locks
     from embedbroker.storage import Disk
     from embedclient.transport import Datagrams
@@ -58,6 +59,17 @@ if TYPE_CHECKING:
     from ._hosted_backups import HostedBackup, HostedBackups
     from ._management import Management, QueueInfo
     from ._threaded_management import ThreadedManagement
+
+    class BrokerOptions(BrokerSettings, total=False):
+        """All arguments of `EmbeddedBroker` behind the configuration."""
+
+        disk: Disk | None
+        locks: Locks | None
+        network: Network | None
+        datagrams: Datagrams | None
+        lock_manager: LockManagers | None
+        make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None
+
 
 __all__ = ["EmbeddedBroker", "ThreadedBroker", "life_of", "observe"]
 
@@ -113,7 +125,7 @@ class EmbeddedBroker:
         datagrams: Datagrams | None = None,
         lock_manager: LockManagers | None = None,
         make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None = None,
-        **changes: object,
+        **changes: Unpack[BrokerSettings],
     ) -> None:
         if config is not None and not isinstance(config, BrokerConfig):
             raise TypeError(f"config must be a BrokerConfig, not {type(config).__name__}")
@@ -632,7 +644,7 @@ class EmbeddedBroker:
         return Management(lambda: self._serving().host)
 
     @classmethod
-    def in_thread(cls, config: BrokerConfig | None = None, **options: object) -> ThreadedBroker:
+    def in_thread(cls, config: BrokerConfig | None = None, **options: Unpack[BrokerOptions]) -> ThreadedBroker:
         """Return the same broker in a separate thread, for synchronous and asyncio programs.
 
         Use it as ``with EmbeddedBroker.in_thread(port=61616) as broker``.
@@ -836,8 +848,8 @@ class ThreadedBroker:
     Safe to call from any thread except the broker's. ``vm_url`` does not work from another thread; use ``url``.
     """
 
-    def __init__(self, config: BrokerConfig | None, options: dict[str, object]) -> None:
-        self._broker = EmbeddedBroker(config, **options)  # type: ignore[arg-type]  # checked by EmbeddedBroker itself
+    def __init__(self, config: BrokerConfig | None, options: BrokerOptions) -> None:
+        self._broker = EmbeddedBroker(config, **options)
         self._thread: threading.Thread | None = None
         # The process of that thread. A child that is forked from it has a copy of this object, but not the thread.
         self._process_id = 0

@@ -5,12 +5,13 @@ Responsible for the rules of JMS about receiving. Does not depend on the wire pr
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from embedclient.agent import DONE, Delivery
-from embedclient.errors import IllegalStateException, MessageFormatException
+from embedclient.errors import ConnectionClosedException, IllegalStateException, MessageFormatException
 from embedclient.model import Destination, JMSMessage
 
+from ._inbox import check_may_end_without
 from ._intake import Intake, MessageListener, check_kind
 from ._listener import Listeners
 from ._opening import ClosedByBlock
@@ -44,10 +45,16 @@ class MessageConsumer(ClosedByBlock):
         """Return True if the consumer is closed, for whatever cause."""
         return self._intake.agent_consumer.closed
 
+    @overload
+    async def receive(self, timeout: None = None) -> JMSMessage: ...
+
+    @overload
+    async def receive(self, timeout: float | None) -> JMSMessage | None: ...
+
     async def receive(self, timeout: float | None = None) -> JMSMessage | None:
         """Wait for a message.
 
-        Return None if no message arrived in time, or if the consumer was closed meanwhile.
+        With a time-out, return None if no message arrived in time, or if the consumer was closed meanwhile.
         A cancelled receive leaves the message with the consumer.
 
         Source: Jakarta Messaging 3.1, section 8.5.
@@ -56,7 +63,7 @@ class MessageConsumer(ClosedByBlock):
             timeout: seconds; None waits without a limit.
 
         Raises:
-            ConnectionClosedException: the consumer was closed before.
+            ConnectionClosedException: the consumer was closed before, or meanwhile if there is no time-out.
             ConnectionLostException: the connection is lost for good.
             IllegalStateException: the consumer has a listener, or another task uses the session.
             MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK the
@@ -68,6 +75,7 @@ class MessageConsumer(ClosedByBlock):
         intake.check_receiving()
         delivery = await intake.inbox.take(timeout)
         if delivery is None:
+            check_may_end_without(timeout)
             return None
         try:
             message, call = intake.hand_over(delivery)
@@ -99,11 +107,17 @@ class MessageConsumer(ClosedByBlock):
             await intake.settle(call)
         return message
 
+    @overload
+    async def receive_body(self, kind: type[T], timeout: None = None) -> T: ...
+
+    @overload
+    async def receive_body(self, kind: type[T], timeout: float | None) -> T | None: ...
+
     async def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
         """Wait for a message like `receive`, and return its body.
 
-        Return None if no message arrived in time. After a MessageFormatException the next receive returns the message
-        again. In the mode CLIENT and in transacted sessions the message counts as received instead.
+        With a time-out, return None if no message arrived in time. After a MessageFormatException the next receive
+        returns the message again. In the mode CLIENT and in transacted sessions the message counts as received instead.
 
         The errors of `receive` are raised here too.
 
@@ -120,7 +134,11 @@ class MessageConsumer(ClosedByBlock):
         intake = self._intake
         intake.check_receiving()
         check_kind(kind)
-        return await self._body_of(await intake.inbox.take(timeout), kind)
+        delivery = await intake.inbox.take(timeout)
+        if delivery is None:
+            check_may_end_without(timeout)
+            return None
+        return await self._body_of(delivery, kind)
 
     async def receive_body_nowait(self, kind: type[T]) -> T | None:
         """Return the body of a message that is available now, or None.
@@ -133,11 +151,10 @@ class MessageConsumer(ClosedByBlock):
         intake = self._intake
         intake.check_receiving()
         check_kind(kind)
-        return await self._body_of(await intake.inbox.take_now(), kind)
+        delivery = await intake.inbox.take_now()
+        return None if delivery is None else await self._body_of(delivery, kind)
 
-    async def _body_of(self, delivery: Delivery | None, kind: type[T]) -> T | None:
-        if delivery is None:
-            return None
+    async def _body_of(self, delivery: Delivery, kind: type[T]) -> T:
         body, call = self._intake.hand_over_body(delivery, kind)
         if call is not DONE:
             await self._intake.settle(call)
@@ -147,10 +164,11 @@ class MessageConsumer(ClosedByBlock):
         return self
 
     async def __anext__(self) -> JMSMessage:
-        consumer = self._intake.agent_consumer
-        message = None if consumer.closed else await self.receive()
-        if message is not None:
-            return message
+        if not self._intake.agent_consumer.closed:
+            try:
+                return await self.receive()
+            except ConnectionClosedException:  # the end of the iteration, unless something failed
+                pass
         failure = self._intake.inbox.failure()
         if failure is not None:
             raise failure

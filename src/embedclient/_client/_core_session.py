@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from embedclient.agent import AddressState, Call, Delivery, LargeDelivery, QueueAttributes, QueueState, Received
 from embedclient.agent import Consumer as AgentConsumer
@@ -21,7 +21,7 @@ from ._closing import settle_closing
 from ._core_message import ClientMessage
 from ._edge import Edge
 from ._endings import Endings
-from ._inbox import Inbox, OneTask, post
+from ._inbox import Inbox, OneTask, check_may_end_without, post
 from ._large_message import LargeBodyStream
 from ._opening import ClosedByBlock, Opening
 from ._ownership import own
@@ -53,23 +53,33 @@ class ClientConsumer(ClosedByBlock):
         """Return True if the consumer is closed, for whatever cause."""
         return self._agent_consumer.closed
 
+    @overload
+    async def receive(self, timeout: None = None) -> ClientMessage: ...
+
+    @overload
+    async def receive(self, timeout: float | None) -> ClientMessage | None: ...
+
     async def receive(self, timeout: float | None = None) -> ClientMessage | None:
         """Wait for a message.
 
-        Return None if no message arrived in time, or if the consumer was closed meanwhile.
+        With a time-out, return None if no message arrived in time, or if the consumer was closed meanwhile.
 
         Args:
             timeout: seconds; None waits without a limit.
 
         Raises:
-            ConnectionClosedException: the consumer was closed before.
+            ConnectionClosedException: the consumer was closed before, or meanwhile if there is no time-out.
             ConnectionLostException: the connection is lost for good.
             IllegalStateException: another task uses the session.
             TypeError: `timeout` is not a number.
             ValueError: `timeout` is NaN.
         """
         self._check_open()
-        return self._hand_over(await self._inbox.take(timeout))
+        delivery = await self._inbox.take(timeout)
+        if delivery is None:
+            check_may_end_without(timeout)
+            return None
+        return self._hand_over(delivery)
 
     async def receive_nowait(self) -> ClientMessage | None:
         """Return a message that is available now, or None if the broker has none for this consumer.
@@ -79,7 +89,8 @@ class ClientConsumer(ClosedByBlock):
         Raises: as `receive`, except for `timeout`.
         """
         self._check_open()
-        return self._hand_over(await self._inbox.take_now())
+        delivery = await self._inbox.take_now()
+        return None if delivery is None else self._hand_over(delivery)
 
     async def receive_encoded(
         self, messages_max: int = 1000, *, bytes_max: int = 1048576, timeout: float | None = None
@@ -117,9 +128,11 @@ class ClientConsumer(ClosedByBlock):
         return self
 
     async def __anext__(self) -> ClientMessage:
-        message = None if self._agent_consumer.closed else await self.receive()
-        if message is not None:
-            return message
+        if not self._agent_consumer.closed:
+            try:
+                return await self.receive()
+            except ConnectionClosedException:  # the end of the iteration, unless something failed
+                pass
         failure = self._inbox.failure()
         if failure is not None:
             raise failure
@@ -130,9 +143,7 @@ class ClientConsumer(ClosedByBlock):
         if not self._agent_consumer.closed:
             await self._inbox.close()
 
-    def _hand_over(self, delivery: Delivery | None) -> ClientMessage | None:
-        if delivery is None:
-            return None
+    def _hand_over(self, delivery: Delivery) -> ClientMessage:
         self._received.note((delivery,))
         stream = LargeBodyStream(self._edge, delivery) if isinstance(delivery, LargeDelivery) else None
         return ClientMessage.received(delivery, self._acknowledge, stream)

@@ -194,3 +194,9 @@ def check_seconds(timeout: object) -> None:
         raise TypeError(f"timeout must be a number of seconds or None, not {timeout!r}")
     if math.isnan(timeout):
         raise ValueError(f"timeout must be a number of seconds or None, not {timeout!r}")
+
+
+def check_may_end_without(timeout: float | None) -> None:
+    """Raise if a receive has no message: without a time-out the program expects one."""
+    if timeout is None:
+        raise ConnectionClosedException("the consumer was closed while it waited for a message")

@@ -238,7 +238,7 @@ class Requests:
     async def _receive(self, replies: _ReplyQueue, consumer: MessageConsumer) -> None:
         while True:
             try:
-                message = await consumer.receive()
+                message = await anext(consumer, None)
             except MessageFormatException as error:
                 _log.warning("a reply is of a kind that JMS does not have: %s", error)
                 continue

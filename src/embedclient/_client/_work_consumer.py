@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypeVar, overload
 
 from embedclient.errors import (
     IllegalStateException,
@@ -39,6 +39,12 @@ class WorkConsumer(MessageConsumer):
         # Whether a commit or rollback may be under way whose caller was cancelled.
         self._in_doubt = False
 
+    @overload
+    async def receive(self, timeout: None = None) -> JMSMessage: ...
+
+    @overload
+    async def receive(self, timeout: float | None) -> JMSMessage | None: ...
+
     async def receive(self, timeout: float | None = None) -> JMSMessage | None:
         await self._begin()
         try:
@@ -55,10 +61,10 @@ class WorkConsumer(MessageConsumer):
             await self._return_unreadable()
             raise
 
-    async def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
+    async def receive_body(self, kind: type[T], timeout: float | None = None) -> NoReturn:
         _refuse("receive_body()")
 
-    async def receive_body_nowait(self, kind: type[T]) -> T | None:
+    async def receive_body_nowait(self, kind: type[T]) -> NoReturn:
         _refuse("receive_body_nowait()")
 
     def set_message_listener(self, listener: MessageListener | None) -> None:

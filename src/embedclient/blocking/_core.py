@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, overload
 
 from embedclient import _client
 from embedclient._client import ClientMessage
@@ -409,16 +409,22 @@ class ClientConsumer:
         """Return True if the consumer is closed, for whatever cause."""
         return self._inner.closed
 
+    @overload
+    def receive(self, timeout: None = None) -> ClientMessage: ...
+
+    @overload
+    def receive(self, timeout: float | None) -> ClientMessage | None: ...
+
     def receive(self, timeout: float | None = None) -> ClientMessage | None:
         """Wait for a message.
 
-        Return None if no message arrived in time, or if the consumer was closed meanwhile.
+        With a time-out, return None if no message arrived in time, or if the consumer was closed meanwhile.
 
         Args:
             timeout: seconds; None waits without a limit.
 
         Raises:
-            ConnectionClosedException: the consumer was closed before.
+            ConnectionClosedException: the consumer was closed before, or meanwhile if there is no time-out.
             ConnectionLostException: the connection is lost for good.
             IllegalStateException: another task uses the session.
             TypeError: `timeout` is not a number.

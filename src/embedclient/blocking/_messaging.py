@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, overload
 
 from embedclient import _client
 from embedclient._client import Body
@@ -258,10 +258,16 @@ class MessageConsumer:
         """Return True if the consumer is closed, for whatever cause."""
         return self._inner.closed
 
+    @overload
+    def receive(self, timeout: None = None) -> JMSMessage: ...
+
+    @overload
+    def receive(self, timeout: float | None) -> JMSMessage | None: ...
+
     def receive(self, timeout: float | None = None) -> JMSMessage | None:
         """Wait for a message.
 
-        Return None if no message arrived in time, or if the consumer was closed meanwhile.
+        With a time-out, return None if no message arrived in time, or if the consumer was closed meanwhile.
         An interrupted receive leaves the message with the consumer.
 
         Source: Jakarta Messaging 3.1, section 8.5.
@@ -270,7 +276,7 @@ class MessageConsumer:
             timeout: seconds; None waits without a limit.
 
         Raises:
-            ConnectionClosedException: the consumer was closed before.
+            ConnectionClosedException: the consumer was closed before, or meanwhile if there is no time-out.
             ConnectionLostException: the connection is lost for good.
             IllegalStateException: the consumer has a listener, or another task uses the session.
             MessageFormatException: the message is of a kind that JMS does not have. In the modes AUTO and DUPS_OK the
@@ -291,11 +297,17 @@ class MessageConsumer:
         message = self._portal.call(self._inner.receive_nowait)
         return None if message is None else self._portal.message(message)
 
+    @overload
+    def receive_body(self, kind: type[T], timeout: None = None) -> T: ...
+
+    @overload
+    def receive_body(self, kind: type[T], timeout: float | None) -> T | None: ...
+
     def receive_body(self, kind: type[T], timeout: float | None = None) -> T | None:
         """Wait for a message like `receive`, and return its body.
 
-        Return None if no message arrived in time. After a MessageFormatException the next receive returns the message
-        again. In the mode CLIENT and in transacted sessions the message counts as received instead.
+        With a time-out, return None if no message arrived in time. After a MessageFormatException the next receive
+        returns the message again. In the mode CLIENT and in transacted sessions the message counts as received instead.
 
         The errors of `receive` are raised here too.
 

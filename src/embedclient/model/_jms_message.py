@@ -8,7 +8,7 @@ does.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ..errors import (
     IllegalStateException,
@@ -306,8 +306,8 @@ class JMSMessage(PropertyAccess):
     # --- body -----------------------------------------------------------------------------------------------------
 
     @property
-    def body(self) -> object:
-        """Return the body as one Python value; None here."""
+    def body(self) -> Any:
+        """Return the body as one Python value; None here. Its type is that of the message: see the classes."""
         return None
 
     def clear_body(self) -> None:

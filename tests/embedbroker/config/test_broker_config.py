@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
-from attrs import evolve
+from attrs import evolve, fields
 from attrs.exceptions import FrozenInstanceError
 
+from embedbroker import BrokerSettings
 from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares, SecuritySetting
 
 
@@ -147,3 +149,12 @@ def test_directories_may_be_path_like() -> None:
     )
     assert (config.data_directory, config.audit_directory, config.node_manager_lock_directory) == ("data", "audit", "l")
     assert evolve(config, data_directory=Path("other") / "data").data_directory == "other/data"
+
+
+def test_editors_get_every_setting_with_its_type() -> None:
+    offered = {name: text.__forward_arg__ for name, text in BrokerSettings.__annotations__.items()}
+    assert list(offered) == [field.name for field in fields(BrokerConfig)]
+    for field in fields(BrokerConfig):
+        # What is converted takes more than the configuration holds: lists for tuples, URLs for connectors, paths.
+        held = re.findall(r"[A-Z]\w+|None", str(field.type)) if field.converter else [str(field.type)]
+        assert all(name in offered[field.name] for name in held), field.name

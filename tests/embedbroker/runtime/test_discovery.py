@@ -204,6 +204,6 @@ async def test_a_bridge_finds_its_target_by_a_discovery_group(caplog: pytest.Log
             ):
                 with trio.fail_after(30):
                     message = await consumer.receive()
-                assert message is not None and message.body == body
+                assert message.body == body
             await producer.send("second")
     assert network.is_empty

@@ -188,9 +188,9 @@ def test_a_config_of_another_kind_is_refused() -> None:
     with pytest.raises(TypeError, match="BrokerConfig"):
         EmbeddedBroker({"port": 1})  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(TypeError, match=r"^a broker has no setting 'prot'; did you mean 'port'\?$"):
-        EmbeddedBroker(BrokerConfig(), prot=1)
+        EmbeddedBroker(BrokerConfig(), prot=1)  # type: ignore[call-arg]  # wrong on purpose
     with pytest.raises(TypeError, match=r"^a broker has no setting 'colour'$"):
-        EmbeddedBroker(colour="blue")
+        EmbeddedBroker(colour="blue")  # type: ignore[call-arg]  # wrong on purpose
 
 
 def test_a_broker_in_a_thread_blocks_and_ends_with_its_scope() -> None:

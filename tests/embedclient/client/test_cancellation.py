@@ -349,7 +349,7 @@ async def test_a_blocking_acknowledgement_outlasts_a_cancellation() -> None:
 
                     nursery.start_soon(cancel)
                     message = await consumer.receive()
-            assert message is not None and message.body == "y"
+            assert message.body == "y"
         async with connection.session() as session, session.create_consumer("q") as consumer:
             assert await consumer.receive_nowait() is None
 

@@ -144,7 +144,7 @@ async def test_a_consumer_that_receives_gets_no_listener() -> None:
 
             async def receive() -> None:
                 message = await consumer.receive()
-                assert message is not None and message.body == "x"
+                assert message.body == "x"
 
             nursery.start_soon(receive)
             await trio.testing.wait_all_tasks_blocked()

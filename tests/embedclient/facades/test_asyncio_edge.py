@@ -12,7 +12,7 @@ import trio
 
 import embedclient
 from embedbroker import EmbeddedBroker
-from embedclient import DeliveryMode
+from embedclient import DeliveryMode, Message
 from embedclient.agent import Agent, BytesReceived, Input, Output
 from embedclient.asyncio import ConnectionFactory
 from embedclient.errors import ConnectionLostException, IllegalStateException
@@ -55,7 +55,7 @@ def test_receives_that_time_out_at_any_moment_lose_no_message_and_repeat_none(ur
                         await one_turn()
                     receiving.cancel()
                     try:
-                        message = await receiving
+                        message: Message | None = await receiving
                     except asyncio.CancelledError:
                         await one_turn()
                         message = await consumer.receive(timeout=0.001)

@@ -40,7 +40,7 @@ async def test_hundreds_of_producers_wait_for_each_other_and_none_is_refused(bod
             async with session.create_consumer(queue) as consumer:
                 for _ in range(PRODUCERS * EACH):
                     message = await consumer.receive()
-                    assert message is not None and message.body == body
+                    assert message.body == body
 
 
 async def test_a_producer_without_credit_is_told_that_the_broker_is_full() -> None:
