@@ -96,16 +96,16 @@ class ToSameQueues:
 
     Args:
         address: Name of the address.
-        is_alone: Whether the address has one queue only, and takes no messages of other addresses.
         remote: The other broker.
         node: The 16 bytes of this broker's node id.
+        uses_ids_of_clients: Whether ids of clients serve, so that they are in force there with their messages.
     """
 
-    def __init__(self, address: str, remote: RemoteBroker, node: bytes, *, is_alone: bool) -> None:
+    def __init__(self, address: str, remote: RemoteBroker, node: bytes, *, uses_ids_of_clients: bool) -> None:
         self._address = address
         self._remote = remote
         self._node = node
-        self._is_alone = is_alone
+        self._uses_ids_of_clients = uses_ids_of_clients
         self._ids: dict[Queue, int] = {}
 
     def prepare(self, queue: Queue) -> Work[None]:
@@ -115,14 +115,15 @@ class ToSameQueues:
     def copy(self, message: Message, queues: list[Queue]) -> CoreMessage:
         """Return a copy with the queues it is for, and with an id for duplicate detection.
 
-        The id is the same each time the message is sent for these queues. The id of a client serves as well, unless
-        another queue may have the message, too, or the queue another message with this id, which came by a move.
+        The id is the same each time the message is sent for these queues. The id of a client serves in place of it only
+        if no other queue may have the message, and the queue no other message with this id, which came by a move. A
+        broker of this project does not check it: a message that moves on over brokers may come back.
         """
         original = message.to_core()
         assert isinstance(original, CoreMessage), original
         queue_ids = b"".join([self._ids[queue].to_bytes(8, "big", signed=True) for queue in queues])
         copy = original.with_bytes_behind(self._address, ROUTE_TO, queue_ids)
-        if self._is_alone and original.duplicate_id is not None and original.property(_ORIGIN) is None:
+        if self._uses_ids_of_clients and original.duplicate_id is not None and original.property(_ORIGIN) is None:
             return copy
         of_queues = min([queue.id for queue in queues]).to_bytes(8, "big")
         duplicate_id = self._node + message.message_id.to_bytes(8, "big") + of_queues

@@ -28,7 +28,7 @@ from embedbroker.cluster import (
     notification_queue_name,
 )
 from embedbroker.config import BridgeConfig, BrokerConfig, ClusterConnection
-from embedbroker.kernel import GroupNotice, Kernel, Queue, QueueRequest, Refused
+from embedbroker.kernel import GroupNotice, Kernel, Queue, QueueRequest, Refused, RemoteBinding
 from embedclient.agent import CoreMessage
 from embedclient.engine import ConnectionDialer
 from embedclient.model import (
@@ -165,9 +165,9 @@ class MemberBridge:
         self._was_gone = True
 
     @property
-    def queue_names(self) -> dict[int, str]:
-        """Return the names of the queues that the member has announced, by their ids there."""
-        return {each.remote_queue_id: each.queue_name for each in self.bindings.by_cluster_name.values()}
+    def announced_queues(self) -> dict[int, RemoteBinding]:
+        """Return the queues that the member has announced, by their ids there."""
+        return {each.remote_queue_id: each for each in self.bindings.by_cluster_name.values()}
 
     def is_replaced_by(self, members: Iterable[Member]) -> bool:
         """Return True if another member is where this one was, and nothing waits for this one."""

@@ -24,6 +24,8 @@ _ABSENT = object()
 # How long the queues of a member that has scaled down may take to be announced by the broker that has them now, in
 # seconds, and how often they are looked for.
 _REROUTING_WAIT_S = 10.0
+# The duplicate ids of the member move first: they arrive at its place sooner than this, and what it had is not doubled.
+_REROUTING_DELAY_S = 1.0
 _REROUTING_PAUSE_S = 0.1
 _LEAVING_S = 10.0
 
@@ -213,17 +215,17 @@ class MemberBridges:
         if self.by_node_id.get(bridge.node_id) is not bridge:
             return
         target = departure.scale_down_target
-        names = bridge.queue_names
+        queues = bridge.announced_queues
         self._end(bridge, bridge.known_event_id, now)
         if target is None or self._parts is None:
             return
         self._leaving[bridge.node_id] = now.monotonic + _LEAVING_S
         other = self.by_node_id.get(target)
         if target == self._parts.own_node_id or other is not None:
-            until = now.monotonic + _REROUTING_WAIT_S
+            since, until = now.monotonic + _REROUTING_DELAY_S, now.monotonic + _REROUTING_WAIT_S
             node = self._parts.node
             self._reroutings.append(
-                Rerouting(self._kernel, node, bridge.queue, names, other, until, self.has_bridge_of)
+                Rerouting(self._kernel, node, bridge.queue, queues, other, since, until, self.has_bridge_of)
             )
         else:
             self._log_left(bridge.queue)

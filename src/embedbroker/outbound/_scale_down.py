@@ -323,15 +323,20 @@ class ScaleDown:
             by_address.setdefault(queue.definition.address, []).append(queue)
         settings = self._settings
         route = Route(settings.node, _CHUNK_BYTES, settings.commit_interval)
+        # First, because what clients and other members have sent here arrives there again, as soon as they go there.
+        takes_ids = yield from self._move_duplicate_ids(remote)
         for address, queues in by_address.items():
-            composer = ToSameQueues(address, remote, settings.node, is_alone=self._is_alone(address))
+            uses_ids_of_clients = not takes_ids and self._is_alone(address)
+            composer = ToSameQueues(address, remote, settings.node, uses_ids_of_clients=uses_ids_of_clients)
             yield from self._carry_out(AddressMove(self._kernel, queues, composer, remote, route, self.counts))
         yield from self._carry_out(BranchMove(self._kernel, remote, route, self.counts))
         for queue in list(self._kernel.address_manager.queues.values()):
             if queue.name.startswith(STORE_AND_FORWARD) and queue.message_count:
                 forwarded = Forwarded(queue.name, settings.node, self.target_node_id)
                 yield from self._carry_out(AddressMove(self._kernel, [queue], forwarded, remote, route, self.counts))
-        yield from self._move_duplicate_ids(remote)
+        if takes_ids:
+            # They were the oldest there by now, and the first to be forgotten.
+            yield from self._move_duplicate_ids(remote)
 
     def _is_alone(self, name: str) -> bool:
         """Return True if an address has one queue only; the same for each attempt, although queues get empty."""
@@ -348,8 +353,11 @@ class ScaleDown:
         yield from move.work()
         self._current = None
 
-    def _move_duplicate_ids(self, remote: RemoteBroker) -> Work[None]:
-        """Let the target know the duplicate ids that are in force here: those of clients, and those of bridges."""
+    def _move_duplicate_ids(self, remote: RemoteBroker) -> Work[bool]:
+        """Let the target know the duplicate ids that are in force here: those of clients, and those of bridges.
+
+        Return False if it refuses them.
+        """
         for address in list(self._kernel.address_manager.addresses.values()):
             cache = address.duplicate_ids
             values = list(cache.numbers) if cache is not None else []
@@ -359,10 +367,13 @@ class ScaleDown:
             of_bridges = [value for value in values if value.startswith(BRIDGE_ID_PREFIX)]
             of_clients = [value for value in values if not value.startswith(BRIDGE_ID_PREFIX)]
             name = BRIDGE_ID_PREFIX.decode() + address.name
-            yield from self._send_ids(remote, name, [value.removeprefix(BRIDGE_ID_PREFIX) for value in of_bridges])
-            yield from self._send_ids(remote, address.name, of_clients)
+            plain = [value.removeprefix(BRIDGE_ID_PREFIX) for value in of_bridges]
+            for cache_name, ids in ((name, plain), (address.name, of_clients)):
+                if not (yield from self._send_ids(remote, cache_name, ids)):
+                    return False
+        return True
 
-    def _send_ids(self, remote: RemoteBroker, cache: str, values: list[bytes]) -> Work[None]:
+    def _send_ids(self, remote: RemoteBroker, cache: str, values: list[bytes]) -> Work[bool]:
         for start in range(0, len(values), _IDS_PER_REQUEST):
             portion = values[start : start + _IDS_PER_REQUEST]
             # Each byte that is no UTF-8 becomes half of a pair, which a broker of this project turns back.
@@ -372,7 +383,8 @@ class ScaleDown:
             except RequestRefused as refusal:
                 # Artemis 2.44 does. The ids of messages that moved are in force there all the same.
                 self._kernel.inform(f"scale-down: the other broker takes no duplicate ids of {cache!r}: {refusal}")
-                return
+                return False
+        return True
 
     def _queues(self) -> list[Queue]:
         """Return the queues that move: those with messages, and durable subscriptions, which must miss nothing."""

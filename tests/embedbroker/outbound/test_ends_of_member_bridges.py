@@ -79,6 +79,6 @@ async def test_the_queue_of_a_member_that_returns_is_kept(
     a = await _started(broker_cluster(2), broker_clock)
     bridges = _bridges(a)
     (bridge,) = bridges.by_node_id.values()
-    Rerouting(kernel_of(a), bytes(16), bridge.queue, {}, None, 0.0, bridges.has_bridge_of).begin()
+    Rerouting(kernel_of(a), bytes(16), bridge.queue, {}, None, 0.0, 0.0, bridges.has_bridge_of).begin()
     await broker_clock.advance(1)
     assert not bridge.queue.deleted
