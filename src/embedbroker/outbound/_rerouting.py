@@ -203,7 +203,7 @@ class Rerouting:
         return found.remote_queue_id if found is not None else None
 
     def _id_here(self, message: CoreMessage, binding: RemoteBinding | None) -> int | None:
-        """Return the id of a binding that takes a message in place of one of the member; None if there is none."""
+        """Return the id of a binding that takes a message in place of one of the member; None without one."""
         addresses = self._kernel.address_manager
         if binding is None:
             # An anycast queue of the address is as good as another one.

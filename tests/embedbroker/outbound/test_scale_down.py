@@ -34,6 +34,8 @@ from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, t
 from tests.scenarios.conftest import MakeBrokers, make_brokers
 from tests.scenarios.groups import start_all
 
+from .test_member_bridges import MakeCluster
+
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 COUNT = 1_000
 
@@ -138,10 +140,15 @@ async def test_a_target_that_is_lost_in_the_middle(
     caplog: pytest.LogCaptureFixture,
     broken: str,
 ) -> None:
-    """What was in doubt is sent again under the same ids: each message arrives once, in order."""
+    """What was in doubt is sent again under the same ids: each message arrives once, in order.
+
+    Those of clients would not do: a broker does not check them in what another one sends for its queues.
+    """
     source, target = await started(broker_factory)
     async with session_at(source.url) as session:
-        await put(session, numbered(0, COUNT))
+        producer = session.create_producer(ORDERS)
+        for text in numbered(0, COUNT):
+            await producer.send(TextMessage(text, properties={"_AMQ_DUPL_ID": text}))
     target.disk.slow_down(0.1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(source.broker.scale_down, "vm://b")
@@ -466,6 +473,32 @@ async def test_what_a_transaction_sent_to_a_member_that_leaves_goes_to_its_new_p
         await broker_clock.advance(2)
     assert await queued(c, "of-b") == numbered(0, 3)
     assert queue not in [each.name for each in a.queues()]
+
+
+async def test_what_a_member_that_leaves_was_to_send_on_waits_for_it(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    """Of a message for queues of the member and for one behind it, each queue gets its part, and no other one does."""
+    cluster = broker_cluster(3, topology="chain")
+    await cluster.start()
+    first, leaving, behind = cluster.nodes
+    news = Topic("news")
+    for number, node in enumerate(cluster.nodes):
+        async with session_at(node.url) as session:
+            await (await session.create_shared_durable_consumer(news, f"of-{number}")).close()
+    await cluster.wait_formed()
+    async with session_at(first.url, transacted=True) as session:
+        producer = session.create_producer(news)
+        for text in numbered(0, 3):
+            await producer.send(text)
+        await leaving.broker.scale_down(first.url)
+        await session.commit()
+    await broker_clock.advance(20)
+    assert await queued(behind, "of-2") == []
+    await leaving.restart()
+    await behind.wait_for(queue="of-2", count=3)
+    found = [await queued(each, name) for each, name in ((first, "of-0"), (first, "of-1"), (behind, "of-2"))]
+    assert found == [numbered(0, 3)] * 3
 
 
 @pytest.mark.parametrize("password", ["secret", "wrong"])
