@@ -97,6 +97,8 @@ class InboundPeers:
         self._inbound_peers: dict[Peer, InboundPeer] = {}
         # By node id: the member as it was sent last, and its frames by version and whether it was the last one.
         self._frames: dict[str, tuple[Member, dict[tuple[int, bool], bytes]]] = {}
+        # The removal that was sent last.
+        self._down: tuple[MemberDown | None, dict[tuple[int, bool], bytes]] = (None, {})
 
     def subscribe(self, peer: Peer) -> None:
         """Send every member to a peer now, and every change while its connection lasts."""
@@ -111,18 +113,21 @@ class InboundPeers:
         self._topology.listen(send_change)
 
     def _frame(self, change: Change, version: int) -> bytes:
-        """Return the frame of a change. That of a member is encoded once for all subscribers, which are as many."""
+        """Return the frame of a change, encoded once for all subscribers: there are as many of them as members."""
         if isinstance(change, MemberDown):
             self._frames.pop(change.node_id, None)
-            return encode_packet(packet_for(change, version, self._version), PING_CHANNEL, version)
-        member = change.member
-        known = self._frames.get(member.node_id)
-        if known is None or known[0] is not member:
-            known = self._frames[member.node_id] = (member, {})
-        frame = known[1].get((version, change.last))
+            if self._down[0] is not change:
+                self._down = (change, {})
+            frames, key = self._down[1], (version, False)
+        else:
+            member = change.member
+            known = self._frames.get(member.node_id)
+            if known is None or known[0] is not member:
+                known = self._frames[member.node_id] = (member, {})
+            frames, key = known[1], (version, change.last)
+        frame = frames.get(key)
         if frame is None:
-            packet = packet_for(change, version, self._version)
-            frame = known[1][version, change.last] = encode_packet(packet, PING_CHANNEL, version)
+            frame = frames[key] = encode_packet(packet_for(change, version, self._version), PING_CHANNEL, version)
         return frame
 
     def on_frame(

@@ -116,6 +116,8 @@ class Membership:
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self._deadline_is_old = True
+        # Whether a link has ever waited.
+        self._has_waited = False
         # The changes of the members that the last review has seen.
         self._reviewed = -1
         self._logged: dict[str, None] = {}
@@ -366,7 +368,7 @@ class Membership:
 
     def _note_waiting(self, link: ControlLink) -> None:
         """Note that no broker is active there, whatever news late brokers still send, and that no members will come."""
-        link.waits = True
+        link.waits = self._has_waited = True
         self._settle(link)
         self._deny(link.connector)
 
@@ -381,7 +383,8 @@ class Membership:
             link.subscribe()
 
     def _is_waited_at(self, member: Member) -> bool:
-        return any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
+        # Of few brokers a link has ever waited, and each packet about a member comes here.
+        return self._has_waited and any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
 
     def _settle(self, link: ControlLink) -> None:
         for outbound in self._outbound_peers:
@@ -511,11 +514,10 @@ class Membership:
                 handler = self.handlers.get(type(enclosed))
                 if handler is not None:
                     handler(link, enclosed)
-        # A cluster of n members sends n * n times what is known already to each of them.
+        # A cluster of n members sends n * n times what is known already to each of them. What was received makes no
+        # link due earlier, so the deadline stands.
         if self.topology.changes != self._reviewed:
             self._review()
-        else:
-            self.rearm()
 
     def _on_member_up(self, member: Member) -> NewsResult:
         if (self._is_found and self._is_here(member)) or self._is_waited_at(member):

@@ -6,6 +6,7 @@ Does not depend on queues, and on what follows a failure.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 
 from embedbroker.config import BridgeConfig
@@ -134,17 +135,43 @@ class BridgeLink(AgentLink):
 
 
 def _settings(config: BridgeConfig, target: Target) -> LocatorSettings:
-    blocks = not config.use_duplicate_detection
-    return LocatorSettings(
-        call_timeout_ms=target.call_timeout_ms,
-        call_failover_timeout_ms=target.call_failover_timeout_ms,
-        client_failure_check_period_ms=config.check_period_ms,
-        connection_ttl_ms=config.connection_ttl_ms,
+    return _settings_of(
+        target.call_timeout_ms,
+        target.call_failover_timeout_ms,
+        config.check_period_ms,
+        config.connection_ttl_ms,
+        config.producer_window_size,
+        config.confirmation_window_size,
+        config.min_large_message_size,
         ha=config.ha,
-        producer_window_size=config.producer_window_size,
-        confirmation_window_size=config.confirmation_window_size,
+        blocks=not config.use_duplicate_detection,
+    )
+
+
+@lru_cache(64)
+def _settings_of(
+    call_timeout_ms: int,
+    call_failover_timeout_ms: int,
+    check_period_ms: int,
+    connection_ttl_ms: int,
+    producer_window_size: int,
+    confirmation_window_size: int,
+    min_large_message_size: int,
+    *,
+    ha: bool,
+    blocks: bool,
+) -> LocatorSettings:
+    """Return the settings of a connection, checked once: all bridges of a cluster have the same."""
+    return LocatorSettings(
+        call_timeout_ms=call_timeout_ms,
+        call_failover_timeout_ms=call_failover_timeout_ms,
+        client_failure_check_period_ms=check_period_ms,
+        connection_ttl_ms=connection_ttl_ms,
+        ha=ha,
+        producer_window_size=producer_window_size,
+        confirmation_window_size=confirmation_window_size,
         consumer_window_size=_NOTIFICATIONS_BYTES,
-        min_large_message_size=config.min_large_message_size,
+        min_large_message_size=min_large_message_size,
         # The credit of the bridge's consumer is the limit.
         pending_requests_max=_UNLIMITED,
         block_on_durable_send=blocks,

@@ -72,8 +72,11 @@ class MemberBridges:
         # seconds, their announcements are ignored.
         self._leaving: dict[str, float] = {}
         self._parts: BridgeParts | None = None
-        # When each bridge is due, and the first of them: a bridge changes its deadline only when it works.
-        self._dues: dict[str, float | None] = {}
+        # The bridges by what stands for them in ``active``.
+        self._by_bridge: dict[object, MemberBridge] = {}
+        # When each bridge is due: it changes its deadline only when it works. The first of them may be later than
+        # ``_due``: of many bridges, each step runs few, and looks at no others.
+        self._dues: dict[str, float] = {}
         self._due: float | None = None
         kernel.observers.decision.queue_removed.append(self._on_queue_removed)
 
@@ -150,6 +153,7 @@ class MemberBridges:
         bridges = list(self.by_node_id.values())
         # Cleared first: a bridge that ends may report that its member has departed.
         self.by_node_id.clear()
+        self._by_bridge.clear()
         for bridge in bridges:
             bridge.end(now)
         self._ended.clear()
@@ -205,6 +209,7 @@ class MemberBridges:
         self._ended.pop(member.node_id, None)
         self._given_up.pop(member.node_id, None)
         bridge = self.by_node_id[member.node_id] = MemberBridge(member, queue, self._parts, self)
+        self._by_bridge[bridge.bridge] = bridge
         bridge.bridge.start()
 
     def on_departed(self, bridge: MemberBridge, departure: Departure, now: Instant) -> None:
@@ -267,7 +272,8 @@ class MemberBridges:
         self._kernel.teardown.delete_queue(bridge.queue)
 
     def _end(self, bridge: MemberBridge, event_id: int, now: Instant) -> None:
-        del self.by_node_id[bridge.node_id]
+        del self.by_node_id[bridge.node_id], self._by_bridge[bridge.bridge]
+        self._dues.pop(bridge.node_id, None)
         bridge.end(now)
         self._note_end(bridge.node_id, event_id)
         # It may have been announced anew before its old connection ended.
@@ -295,12 +301,13 @@ class MemberBridges:
 
     def run(self, now: Instant) -> None:
         """Let the bridges work that have to, or that are due."""
-        is_idle = not (self.active or self._leaving)
-        if is_idle and (self._due is None or now.monotonic < self._due):
+        is_due = bool(self._leaving) or (self._due is not None and now.monotonic >= self._due)
+        if not (is_due or self.active):
             return
-        for node_id in [each for each, until in self._leaving.items() if now.monotonic >= until]:
-            del self._leaving[node_id]
-            self.active[self] = None
+        if is_due:
+            for node_id in [each for each, until in self._leaving.items() if now.monotonic >= until]:
+                del self._leaving[node_id]
+                self.active[self] = None
         if self.active.pop(self, _ABSENT) is None:
             self._review()
         if self._reroutings:
@@ -308,17 +315,32 @@ class MemberBridges:
             for rerouting in self._reroutings:
                 if rerouting.is_due(now.monotonic):
                     rerouting.begin()
-        # What is left there is of bridges that have ended.
-        active = dict(self.active)
+        working = [bridge for each in self.active if (bridge := self._by_bridge.get(each)) is not None]
         self.active.clear()
-        for bridge in list(self.by_node_id.values()):
-            due = self._dues.get(bridge.node_id)
-            if bridge.bridge in active or (due is not None and now.monotonic >= due):
+        if is_due:
+            due = (self.by_node_id[node_id] for node_id, at in self._dues.items() if now.monotonic >= at)
+            working = list(dict.fromkeys((*working, *due)))
+        for bridge in working:
+            # One of those before may have ended it.
+            if bridge.bridge in self._by_bridge:
                 bridge.run(now)
-                self._dues[bridge.node_id] = bridge.next_deadline()
-        for node_id in self._dues.keys() - self.by_node_id.keys():
-            del self._dues[node_id]
-        dues = [due for due in (*self._dues.values(), *self._leaving.values()) if due is not None]
+                self._note_due(bridge)
+        if is_due or self._reroutings or self._leaving:
+            self._find_due(now)
+
+    def _note_due(self, bridge: MemberBridge) -> None:
+        due = bridge.next_deadline()
+        if bridge.bridge not in self._by_bridge:
+            return
+        if due is None:
+            self._dues.pop(bridge.node_id, None)
+            return
+        self._dues[bridge.node_id] = due
+        if self._due is None or due < self._due:
+            self._due = due
+
+    def _find_due(self, now: Instant) -> None:
+        dues = [*self._dues.values(), *self._leaving.values()]
         self._due = min([*dues, *(now.monotonic + _REROUTING_PAUSE_S for _ in self._reroutings[:1])], default=None)
 
     def next_deadline(self, now: Instant) -> float | None:

@@ -134,19 +134,21 @@ class _TopologyAtPlace(Topology):
     Each bridge has one: with all nodes in all of them, the memory of a broker would grow with their square.
     """
 
-    def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> None:
-        """Apply one topology packet that came over a connection to `used`."""
+    def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> bool:
+        """Apply one topology packet that came over a connection to `used`; return False if its node is not kept."""
         assert isinstance(packet, TOPOLOGY_PACKETS), packet
         if packet.exit:
             is_kept = packet.node_id in self.nodes
         else:
-            places = [each for each in (packet.primary, packet.backup) if each is not None]
+            primary, backup = packet.primary, packet.backup
             # A broker outside any cluster names no place: it is the one at which it was reached.
-            is_kept = not places or any(each.without_local_address.leads_where(used) for each in places)
-        if is_kept:
-            super().on_packet(packet, used, ha)
-        elif not packet.exit:
+            is_kept = (
+                (primary is None and backup is None)
+                or (primary is not None and primary.leads_where(used))
+                or (backup is not None and backup.leads_where(used))
+            )
             self.complete = self.complete or packet.last
+        return is_kept and super().on_packet(packet, used, ha)
 
 
 @define

@@ -19,6 +19,7 @@ from ._arguments import check_groups, check_node, check_queue
 from ._bindings import BindingState, bindings_in
 from ._broker import ManagedBroker, sums_of, wanted_of
 from ._carrier import carried, carried_now
+from ._following import Following
 from ._link import Link
 from ._pair import FAILOVER_OPTIONS, BrokerPair
 from ._surroundings import Around
@@ -27,24 +28,35 @@ __all__ = ["BrokerCluster"]
 
 
 class _Missing:
-    """Remember two brokers that were not connected at the last look, which is the first place for the next one.
+    """Remember which brokers were not connected at the last look: they are looked at first.
 
     A wait looks after each step of a broker, and a cluster forms in hundreds of them.
     """
 
     def __init__(self) -> None:
-        self.pair: tuple[ManagedBroker, ManagedBroker] | None = None
+        self._pairs: list[tuple[Following, Following]] = []
+
+    def add(self, near: ManagedBroker, far: ManagedBroker) -> None:
+        """Add two brokers if the first has no connection with the other."""
+        pair = (near._following, far._following)
+        if _is_missing(*pair):
+            self._pairs.append(pair)
 
     @property
-    def is_still_missing(self) -> bool:
-        """Return True if both serve, and the first has no connection with the other yet."""
-        if self.pair is None:
-            return False
-        near, far = self.pair
-        if not (near.is_live and far.is_live):
-            return False
-        follows, node_id = near._following, far._following.node_id
-        return not (follows.has_bridge_to(node_id) and follows.sees(node_id))
+    def some(self) -> bool:
+        """Return True if the first of some pair that both serve has no connection with the other yet."""
+        while self._pairs:
+            if _is_missing(*self._pairs[-1]):
+                return True
+            self._pairs.pop()
+        return False
+
+
+def _is_missing(near: Following, far: Following) -> bool:
+    if near.role is not Role.LIVE or far.role is not Role.LIVE:
+        return False
+    node_id = far.node_id
+    return not (near.has_bridge_to(node_id) and near.sees(node_id))
 
 
 class BrokerCluster:
@@ -237,19 +249,21 @@ class BrokerCluster:
         formed = [list(group) for group in groups] or [list(range(len(self.nodes)))]
         wanted = "a cluster of " + " and one of ".join(f"nodes {', '.join(map(str, group))}" for group in formed)
         missing = _Missing()
-        holds = lambda: all(self._is_formed(group, missing) for group in formed)  # noqa: E731
+        holds = lambda: not missing.some and all(self._is_formed(group, missing) for group in formed)  # noqa: E731
         await self._until(holds, timeout, wanted, self._describe_members)
 
     def _is_formed(self, group: Sequence[int], missing: _Missing) -> bool:
-        if missing.is_still_missing:
-            return False
         members = self._members
         running = {index for index in group if any(broker.is_running for broker in members[index])}
         live = {index: broker for index in running if (broker := self.live(index)) is not None}
         if not live or len(live) < len(running) or not all(broker._following.node_id for broker in live.values()):
             return False
-        # First what comes last while a cluster forms: this is evaluated after each step of a broker.
-        if not all(self._is_connected(index, live, missing) for index in live):
+        # First what comes last while a cluster forms.
+        for index in live:
+            for target in self._targets[index]:
+                if target in live:
+                    missing.add(live[index], live[target])
+        if missing.some:
             return False
         if any(not self._is_in_sync(index) for index in live if self._is_whole(index)):
             return False
@@ -286,16 +300,6 @@ class BrokerCluster:
         """Return True if a node is a pair of which both brokers run."""
         members = self._members[index]
         return len(members) > 1 and all(broker.is_running for broker in members)
-
-    def _is_connected(self, index: int, live: Mapping[int, ManagedBroker], missing: _Missing) -> bool:
-        """Return True if a node is connected with all to which it connects. Note the first that is missing."""
-        for target in self._targets[index]:
-            if target in live:
-                missing.pair = (live[index], live[target])
-                if missing.is_still_missing:
-                    return False
-        missing.pair = None
-        return True
 
     def _is_member(self, index: int, live: Mapping[int, ManagedBroker], group: Sequence[int]) -> bool:
         """Return True if a node sees what it can see of a group.

@@ -10,8 +10,8 @@ A pipe has no task. A reader waits until a piece is due and nothing holds it, so
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal, TypeAlias
 
 import trio
 
@@ -209,7 +209,7 @@ class _Connection:
 
     def wake(self) -> None:
         for flow in self._flows:
-            flow.readers.unpark_all()
+            flow.wake_reader()
 
     def closed(self) -> None:
         if all(end.is_closed for end in self.ends):
@@ -221,7 +221,8 @@ class _Flow:
 
     def __init__(self, connection: _Connection, way: Direction) -> None:
         self.way = way
-        self.readers = trio.lowlevel.ParkingLot()
+        # The one reader while it waits: a pipe has one at each end, and most reads wait.
+        self._reader: trio.lowlevel.Task | None = None
         self.writers = trio.lowlevel.ParkingLot()
         self.broken: str | None = None
         self.reader_gone = False
@@ -258,8 +259,8 @@ class _Flow:
             self._last_due = max(self._last_due, self._link.arrival(self.way))
             self._pieces.append((self._last_due, data))
             self.size_bytes += len(data)
-            if self.readers:
-                self.readers.unpark_all()
+            if self._reader is not None:
+                self.wake_reader()
 
     async def take(self, max_bytes: int) -> bytes:
         # A read that parks lets others run by that alone: most do, and a pass of the scheduler more would cost as much.
@@ -268,10 +269,13 @@ class _Flow:
         while not self.reader_gone:
             due = self._next_due()
             if due is None:
-                await self.readers.park()
+                # As in `_wait`: a coroutine more would be entered again with each read.
+                assert self._reader is None, "a pipe has one reader at each end"
+                self._reader = trio.lowlevel.current_task()
+                await trio.lowlevel.wait_task_rescheduled(self._abandon_wait)
             elif due and due > trio.current_time():
                 with trio.move_on_at(due):
-                    await self.readers.park()
+                    await self._wait()
             elif self._pieces:
                 return self._collect(max_bytes)
             elif self.broken is not None:
@@ -279,6 +283,21 @@ class _Flow:
             else:
                 return b""
         raise TransportLost("closed here")
+
+    async def _wait(self) -> None:
+        """Wait until there may be news for the reader."""
+        assert self._reader is None, "a pipe has one reader at each end"
+        self._reader = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._abandon_wait)
+
+    def _abandon_wait(self, _raise_cancel: object) -> trio.lowlevel.Abort:
+        self._reader = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def wake_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            trio.lowlevel.reschedule(reader)
 
     def _next_due(self) -> float | None:
         """Return when the next piece, or the end, is due for the reader; None while that is not known."""
@@ -324,8 +343,9 @@ class _Flow:
         self._wake()
 
     def _wake(self) -> None:
-        self.readers.unpark_all()
-        self.writers.unpark_all()
+        self.wake_reader()
+        if self.writers:
+            self.writers.unpark_all()
 
 
 class PipeEnd:
@@ -356,8 +376,8 @@ class PipeEnd:
         while not (self.is_closed or outgoing.broken or outgoing.reader_gone or outgoing.has_room):
             await outgoing.writers.park()
 
-    async def receive(self, max_bytes: int) -> bytes:
-        return await self._incoming.take(max_bytes)
+    def receive(self, max_bytes: int) -> Coroutine[Any, Any, bytes]:
+        return self._incoming.take(max_bytes)
 
     def close(self) -> None:
         if not self.is_closed:

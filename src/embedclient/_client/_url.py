@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote
@@ -61,6 +61,8 @@ _NAMES = (
     *DISCOVERY_PARAMETERS,
 )
 _KNOWN = frozenset((*_NAMES, *ACCEPTOR_ONLY))
+_DEFAULTS = LocatorSettings()
+_TIMES_OF_LIFE = frozenset(("connection_ttl_ms", "client_failure_check_period_ms"))
 # The placeholder for hidden text in a description.
 HIDDEN = "***"
 _SIGNS = frozenset("&;=#:")
@@ -125,6 +127,18 @@ def parse_url(text: str) -> ClientURL:
     return _Parser(url_text(text).strip()).parse()
 
 
+@lru_cache(16)
+def _settings_in_vm(settings: LocatorSettings, given: frozenset[str]) -> LocatorSettings:
+    """Return the settings of connections inside a process, but for the times that the URL has given."""
+    # A peer in the same process cannot disappear unnoticed, so Artemis checks in-VM connections only on demand.
+    ttl_ms = settings.connection_ttl_ms if "connection_ttl_ms" in given else -1
+    check_ms = settings.client_failure_check_period_ms
+    # A connection with an explicit time to live needs pings.
+    if "client_failure_check_period_ms" not in given and ttl_ms < 0:
+        check_ms = -1
+    return evolve(settings, connection_ttl_ms=ttl_ms, client_failure_check_period_ms=check_ms)
+
+
 def url_text(url: object) -> str:
     """Return the URL that a user passed. Raises InvalidURLException if it is not text, without showing its value."""
     if not isinstance(url, str):
@@ -139,7 +153,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.shown = describe_url(text, _KNOWN)
-        self._settings = LocatorSettings()
+        self._settings = _DEFAULTS
         self._given: set[str] = set()
         self._factory: dict[str, Value] = {}
         self._ignored: list[str] = []
@@ -172,12 +186,7 @@ class _Parser:
         )
         settings = self._settings
         if all(connector.factory == IN_VM_CONNECTOR_FACTORY for connector in connectors):
-            # A peer in the same process cannot disappear unnoticed, so Artemis checks in-VM connections only on demand.
-            if "connection_ttl_ms" not in self._given:
-                settings = evolve(settings, connection_ttl_ms=-1)
-            # A connection with an explicit time to live needs pings.
-            if "client_failure_check_period_ms" not in self._given and settings.connection_ttl_ms < 0:
-                settings = evolve(settings, client_failure_check_period_ms=-1)
+            settings = _settings_in_vm(settings, _TIMES_OF_LIFE.intersection(self._given))
         factory_settings = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         return ClientURL(self.shown, settings, factory_settings, connectors, tuple(dict.fromkeys(self._ignored)))
 

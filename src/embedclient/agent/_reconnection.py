@@ -192,13 +192,13 @@ class Reconnection:
     def on_topology(self, connection: Connection, packet: Packet) -> None:
         if not isinstance(packet, TOPOLOGY_PACKETS):
             return
-        self.topology.on_packet(packet, connection.configuration, self._settings.ha)
-        if packet.exit:
-            self._announced.pop(packet.node_id, None)
-        else:
-            self._announced[packet.node_id] = None
-        if self.state is AgentState.CONNECTED:
-            self.pair.on_news(self._announced)
+        if self.topology.on_packet(packet, connection.configuration, self._settings.ha):
+            if packet.exit:
+                self._announced.pop(packet.node_id, None)
+            else:
+                self._announced[packet.node_id] = None
+            if self.state is AgentState.CONNECTED:
+                self.pair.on_news(self._announced)
         if not packet.exit and packet.last:
             self.topology.forget_former(self._announced)
             connection.on_topology_complete()

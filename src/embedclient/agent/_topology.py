@@ -70,18 +70,22 @@ class Topology:
     # For each agent that is connected, the ids of the nodes that its broker announces.
     _reports: dict[object, Collection[str]] = field(factory=dict)
 
-    def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> None:
-        """Apply one topology packet that came over a connection to `used`."""
+    def on_packet(self, packet: Packet, used: TransportConfiguration, ha: bool) -> bool:
+        """Apply one topology packet that came over a connection to `used`.
+
+        Return False if the node is of no interest, so that it does not count as announced.
+        """
         assert isinstance(packet, TOPOLOGY_PACKETS), packet
         event_id = 0 if isinstance(packet, ClusterTopology) else packet.unique_event_id
         if packet.exit:
             self._on_down(packet.node_id, event_id, ha)
-            return
+            return True
         # A broker outside any cluster names no connector: it is the one the client reached it by.
         alone = packet.primary is None and packet.backup is None
         primary, backup = [each and each.without_local_address for each in (packet.primary, packet.backup)]
         self._on_up(TopologyNode(packet.node_id, event_id, used if alone else primary, backup, alone))
         self.complete = self.complete or packet.last
+        return True
 
     def _on_up(self, news: TopologyNode) -> None:
         deleted = self._deleted.get(news.node_id)

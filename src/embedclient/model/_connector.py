@@ -6,6 +6,7 @@ Responsible for their fields only. Does not depend on how a connector is dialled
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from attrs import evolve, field, frozen
@@ -196,12 +197,12 @@ class TransportConfiguration:
         host = self.host.lower()
         return "localhost" if host in _LOOPBACK else host, self.port_text
 
-    @property
+    @cached_property
     def destination(self) -> Hashable:
-        """Return where it leads, equal for connectors that lead to the same broker; see `leads_where`."""
+        """Where it leads, equal for connectors that lead to the same broker; see `leads_where`."""
         if "host" in self.parameters or self.factory == TCP_CONNECTOR_FACTORY:
             return self.factory, self._place
-        return self.factory, frozenset(self.parameters.items())
+        return self.factory, frozenset(item for item in self.parameters.items() if item[0] not in _NEAR_END)
 
     def leads_where(self, other: TransportConfiguration) -> bool:
         """Return True if both lead to the same broker: equal host and port, or all parameters of another transport.
