@@ -88,7 +88,9 @@ class AgentLink:
         self.departure: Departure | None = None
         self.agent = Agent(settings, target.connectors, _InOrder(), target.entropy, target.topology)
         self.agent.on_notification = _FailureListener(self)
-        self.agent.on_output = wake
+        self.agent.on_output = self._on_output
+        # Whether requests outside of a step of the agent have made output.
+        self._output_waits = False
         self._dialer = dialer
         self.wake = wake
         # The number that the agent has given to its connection, and that of the node for the same one.
@@ -146,12 +148,19 @@ class AgentLink:
         self._step(PeerClosed(self._local, reason), now)
 
     def _step(self, input: TransportInput, now: Instant) -> None:
+        self._output_waits = False
         self._carry_out(self.agent.step(input, now))
+        self.wake()
+
+    def _on_output(self) -> None:
+        self._output_waits = True
         self.wake()
 
     def flush(self, now: Instant) -> None:
         """Pass on what was requested since the last call."""
-        self._carry_out(self.agent.take_outputs(now))
+        if self._output_waits:
+            self._output_waits = False
+            self._carry_out(self.agent.take_outputs(now))
 
     def _carry_out(self, outputs: list[TransportOutput]) -> None:
         for output in outputs:

@@ -140,6 +140,8 @@ class Bridge:
         self._active = active
         self._consumer = BridgeConsumer(kernel, config, forwarding, self)
         self._link: BridgeLink | None = None
+        # The deadline of the connection as `next_deadline` found it last.
+        self._link_due: float | None = None
         # The next attempt, and the end of a wait for confirmations, in monotonic seconds.
         self._due: float | None = None
         self._pause_ms: float = config.retry_interval_ms
@@ -232,7 +234,7 @@ class Bridge:
 
     def next_deadline(self) -> float | None:
         """Return when `run` is due, in monotonic seconds."""
-        link_due = self._link.next_deadline() if self._link is not None else None
+        link_due = self._link_due = self._link.next_deadline() if self._link is not None else None
         if self._due is None or link_due is None:
             return link_due if self._due is None else self._due
         return min(self._due, link_due)
@@ -241,14 +243,14 @@ class Bridge:
         """Do what is due, follow the connection, and pass on what was sent."""
         link, due = self._link, self._due
         if link is not None:
-            link_due = link.next_deadline()
-            if link_due is not None and now.monotonic >= link_due:
+            # What has begun since the deadline was computed is due later than now.
+            if self._link_due is not None and now.monotonic >= self._link_due:
                 link.on_time(now)
             self._consumer.advance()
             link.flush(now)
             if link.failure is not None:
                 self._on_lost(link.failure, now)
-        if self.state in _WAITING:
+        if self.state not in _ACTIVE and self.state in _WAITING:
             timed_out = due is not None and now.monotonic >= due
             if timed_out or self._link is None or not self._consumer.pending:
                 self._end_wait(now)

@@ -415,6 +415,10 @@ class Bench:
         self.is_over = True
         with trio.CancelScope(shield=True):
             await self._look_for_clients()
+            # Together: one after the other, each would handle the departures of those before it.
+            for broker in reversed(self.brokers):
+                if broker._is_alone:
+                    broker._begin_end()
             for broker in reversed(self.brokers):
                 await broker._end()
             await self._settle()

@@ -12,6 +12,7 @@ from typing import Self
 import trio
 
 from embedbroker import EmbeddedBroker, Role
+from embedbroker.config import PrimaryOnly
 from embedbroker.kernel import Kernel
 from embedbroker.runtime import observe
 from embedclient import Message
@@ -279,11 +280,22 @@ class ManagedBroker:
         self._left.set()
         observe(broker, self._following)
 
-    async def _end(self) -> None:
-        """End it: the test is over."""
+    @property
+    def _is_alone(self) -> bool:
+        """Return True if no other broker depends on when this one ends."""
+        policy = self._broker.config.ha_policy if self._broker is not None else None
+        return isinstance(policy, PrimaryOnly) and not (policy.scale_down is not None and policy.scale_down.enabled)
+
+    def _begin_end(self) -> None:
+        """Let it stop: the test is over."""
         if self._broker is not None:
             self._following.ended = "ended with its test"
             self._leave.set()
+
+    async def _end(self) -> None:
+        """End it: the test is over."""
+        self._begin_end()
+        if self._broker is not None:
             await self._left.wait()
 
     async def _enter(self) -> None:

@@ -57,7 +57,9 @@ class Waiting:
         if not self._waiters:
             return
         for waiter in list(self._waiters):
-            waiter.look()
+            if waiter.look():
+                # The first result counts: steps until its task continues are not looked at.
+                del self._waiters[waiter]
 
     async def until(self, holds: Callable[[], bool], timeout: float | None, wanted: str, found: Describe) -> None:
         """Wait until ``holds``.

@@ -197,8 +197,10 @@ class Agent:
 
     def _collect(self, now: Instant) -> list[TransportOutput]:
         self._due.run()
-        self._deadlines.stamp(now)
-        self._failover_deadlines.stamp(now)
+        if self._deadlines.unstamped:
+            self._deadlines.stamp(now)
+        if self._failover_deadlines.unstamped:
+            self._failover_deadlines.stamp(now)
         self._signalled = False
         outputs, self._outputs = self._outputs, []
         connection = self._reconnection.connection

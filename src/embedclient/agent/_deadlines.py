@@ -12,7 +12,7 @@ from embedclient.model import Instant
 class Deadlines:
     """Deadlines of one duration; -1 ms switches them off."""
 
-    __slots__ = ("_expiry_of", "_on_start", "_timeout_s", "_unstamped")
+    __slots__ = ("_expiry_of", "_on_start", "_timeout_s", "unstamped")
 
     def __init__(self, timeout_ms: int, on_start: Callable[[], None] | None = None) -> None:
         # Called when a wait begins that may have nothing to send: the driver must stamp it all the same.
@@ -20,34 +20,37 @@ class Deadlines:
         self._timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
         # Insertion order is expiry order, because every entry waits equally long.
         self._expiry_of: dict[Hashable, tuple[float, Callable[[], None]]] = {}
-        self._unstamped: dict[Hashable, Callable[[], None]] = {}
+        #: Waits that began since the last `stamp`.
+        self.unstamped: dict[Hashable, Callable[[], None]] = {}
 
     @property
     def count(self) -> int:
         """Return the number of waits."""
-        return len(self._unstamped) + len(self._expiry_of)
+        return len(self.unstamped) + len(self._expiry_of)
 
     def start(self, key: Hashable, on_timeout: Callable[[], None]) -> None:
         """Begin a wait; its time runs from the next `stamp`. A wait already begun keeps its deadline."""
         if self._timeout_s is not None and key not in self._expiry_of:
-            self._unstamped[key] = on_timeout
+            self.unstamped[key] = on_timeout
             if self._on_start is not None:
                 self._on_start()
 
     def stop(self, key: Hashable) -> None:
-        if self._unstamped.pop(key, None) is None:
+        if self.unstamped.pop(key, None) is None:
             self._expiry_of.pop(key, None)
 
     def stamp(self, now: Instant) -> None:
         """Start the time of everything started since the last stamp at `now`."""
-        if self._unstamped:
+        if self.unstamped:
             assert self._timeout_s is not None
             expiry = now.monotonic + self._timeout_s
-            for key, on_timeout in self._unstamped.items():
+            for key, on_timeout in self.unstamped.items():
                 self._expiry_of[key] = (expiry, on_timeout)
-            self._unstamped.clear()
+            self.unstamped.clear()
 
     def next(self) -> float | None:
+        if not self._expiry_of:
+            return None
         for expiry, _ in self._expiry_of.values():
             return expiry
         return None

@@ -111,7 +111,11 @@ class Reader:
 
     def boolean(self) -> bool:
         """Read a byte; any non-zero value is true."""
-        return self.buffer[self._advance(1)] != 0
+        position = self.position
+        if position >= self.end:
+            self._advance(1)
+        self.position = position + 1
+        return self.buffer[position] != 0
 
     def i16(self) -> int:
         """Read a signed 16-bit number."""
@@ -125,7 +129,11 @@ class Reader:
 
     def i32(self) -> int:
         """Read a signed 32-bit number."""
-        value: int = I32.unpack_from(self.buffer, self._advance(4))[0]
+        position = self.position
+        if self.end - position < 4:
+            self._advance(4)
+        self.position = position + 4
+        value: int = I32.unpack_from(self.buffer, position)[0]
         return value
 
     def i64(self) -> int:
@@ -167,7 +175,10 @@ class Reader:
         """Read SS."""
         length = self.i32()
         start = self._advance(length)
-        return decode_utf16_le(self.buffer[start : start + length])
+        try:
+            return utf_16_le_decode(self.buffer[start : start + length], "surrogatepass", True)[0]
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"malformed UTF-16 text: {error.reason}") from error
 
     def utf(self) -> str:
         """Read UTF."""

@@ -209,8 +209,14 @@ class Bindings:
         """
         targets: list[Queue] = []
         if self.multicast and routing_type != _ANYCAST:
+            # Many have the same filter: those of the members of a cluster, for example.
+            last, takes = None, True
             for queue in self.multicast:
-                if queue.filter is None or queue.filter.matches(message):
+                filter = queue.filter
+                if filter is not last:
+                    last = filter
+                    takes = filter is None or filter.matches(message)
+                if takes:
                     targets.append(queue)
         anycast = self.anycast
         if anycast and routing_type != _MULTICAST:

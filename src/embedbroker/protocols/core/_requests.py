@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from attrs import evolve
-
 from embedbroker.config import AddressFullPolicy
 from embedbroker.kernel import Consumer, Kernel, Outcome, Queue, QueueRequest, Refused, split_fqqn
 from embedclient.errors import ErrorCode, RemoteProtocolError
@@ -168,8 +166,16 @@ def _create_queue(session: CoreSession, packet: CreateQueue) -> None:
     _create(session, request, packet.requires_response)
 
 
-def _modern_request(session: CoreSession, packet: CreateQueueV2 | CreateSharedQueueV2) -> QueueRequest:
-    """Return what both kinds of packets request."""
+def _modern_request(
+    session: CoreSession,
+    packet: CreateQueueV2 | CreateSharedQueueV2,
+    *,
+    temporary: bool = False,
+    auto_created: bool = False,
+    ignore_if_exists: bool = False,
+    shared: bool = False,
+) -> QueueRequest:
+    """Return what both kinds of packets request, with what only one of them has."""
     return QueueRequest(
         packet.address,
         packet.queue_name,
@@ -188,6 +194,10 @@ def _modern_request(session: CoreSession, packet: CreateQueueV2 | CreateSharedQu
         auto_delete_delay=packet.auto_delete_delay,
         auto_delete_message_count=packet.auto_delete_message_count,
         user=session.username,
+        temporary=temporary,
+        auto_created=auto_created,
+        ignore_if_exists=ignore_if_exists,
+        shared=shared,
     )
 
 
@@ -196,8 +206,9 @@ def _create_queue_v2(session: CoreSession, packet: CreateQueueV2) -> None:
     if unsupported is not None:
         _done(session, unsupported, packet.requires_response)
         return
-    request = evolve(
-        _modern_request(session, packet),
+    request = _modern_request(
+        session,
+        packet,
         temporary=packet.temporary,
         auto_created=packet.auto_created,
         # Rebuilding a session after a failover names queues that may have survived; no answer is awaited.
@@ -224,7 +235,7 @@ def _create_shared_queue_v2(session: CoreSession, packet: CreateSharedQueueV2) -
     if unsupported is not None:
         _done(session, unsupported, packet.requires_response)
         return
-    _create(session, evolve(_modern_request(session, packet), shared=True), packet.requires_response)
+    _create(session, _modern_request(session, packet, shared=True), packet.requires_response)
 
 
 def _delete_queue(session: CoreSession, packet: DeleteQueue) -> None:

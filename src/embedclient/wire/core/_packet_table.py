@@ -113,6 +113,11 @@ def nullable(kind: Kind[T], present: int) -> Kind[T | None]:
     read_value, append_value = kind.read, kind.append
 
     def read(reader: Reader) -> T | None:
+        # As `Reader.boolean`: most packets have several such fields, and most of these are absent.
+        position = reader.position
+        if position < reader.end and not reader.buffer[position]:
+            reader.position = position + 1
+            return None
         return read_value(reader) if reader.boolean() else None
 
     def append(out: bytearray, value: T | None) -> None:
