@@ -70,6 +70,17 @@ class _FailureListener:
             self._link.fail(str(notification.error))
 
 
+class _OutputListener:
+    """Note the output of an agent outside of its steps."""
+
+    def __init__(self, link: AgentLink) -> None:
+        self._link = link
+
+    def __call__(self) -> None:
+        self._link.output_waits = True
+        self._link.wake()
+
+
 class AgentLink:
     """One agent from the dial to its end. ``failure`` is set once its connection is lost for good.
 
@@ -88,9 +99,9 @@ class AgentLink:
         self.departure: Departure | None = None
         self.agent = Agent(settings, target.connectors, _InOrder(), target.entropy, target.topology)
         self.agent.on_notification = _FailureListener(self)
-        self.agent.on_output = self._on_output
-        # Whether requests outside of a step of the agent have made output.
-        self._output_waits = False
+        self.agent.on_output = _OutputListener(self)
+        #: Whether requests outside of a step of the agent have made output.
+        self.output_waits = False
         self._dialer = dialer
         self.wake = wake
         # The number that the agent has given to its connection, and that of the node for the same one.
@@ -148,18 +159,14 @@ class AgentLink:
         self._step(PeerClosed(self._local, reason), now)
 
     def _step(self, input: TransportInput, now: Instant) -> None:
-        self._output_waits = False
+        self.output_waits = False
         self._carry_out(self.agent.step(input, now))
-        self.wake()
-
-    def _on_output(self) -> None:
-        self._output_waits = True
         self.wake()
 
     def flush(self, now: Instant) -> None:
         """Pass on what was requested since the last call."""
-        if self._output_waits:
-            self._output_waits = False
+        if self.output_waits:
+            self.output_waits = False
             self._carry_out(self.agent.take_outputs(now))
 
     def _carry_out(self, outputs: list[TransportOutput]) -> None:
