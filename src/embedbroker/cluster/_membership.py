@@ -384,7 +384,9 @@ class Membership:
 
     def _is_waited_at(self, member: Member) -> bool:
         # Of few brokers a link has ever waited, and each packet about a member comes here.
-        return self._has_waited and any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
+        if not self._has_waited:
+            return False
+        return any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
 
     def _settle(self, link: ControlLink) -> None:
         for outbound in self._outbound_peers:
