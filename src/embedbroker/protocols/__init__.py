@@ -4,7 +4,7 @@ from ._detect import DETECT_BYTES, Detected, detect
 from ._encodings import CODECS, restore_message
 from ._port import ConnectionPort
 from .core._connection import CoreConnection
-from .core._interfaces import Cluster, Gate, Releasable
+from .core._interfaces import Cluster, Gate, Releasable, SessionConnection
 from .core._resend import ResendAccount
 from .core._session import SERVER_VERSION, SERVICES_ADDRESS, CoreService, CoreSession
 
@@ -22,6 +22,7 @@ __all__ = [
     "Gate",
     "Releasable",
     "ResendAccount",
+    "SessionConnection",
     "detect",
     "restore_message",
 ]

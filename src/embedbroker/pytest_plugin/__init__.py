@@ -422,6 +422,7 @@ def broker_clock_blocking(_bench_thread: BenchThread) -> BlockingClock:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Make pytest-trio, where it runs a test, run it on our bench and our clock. Fixtures must not wait for ever."""
+    __tracebackhide__ = True
     if item.get_closest_marker("trio") is not None and _has_pytest_trio(item.config):
 
         def run(test: Callable[[], Any], **options: Any) -> Any:
@@ -525,6 +526,7 @@ def _in_time(item: pytest.Item) -> Generator[None, None, None]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """End a plain test that waits for ever in the middle of it."""
+    __tracebackhide__ = True
     with _in_time(item):
         return (yield)
 
@@ -532,6 +534,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """End the test's own fixtures, too, if they wait for ever at its end."""
+    __tracebackhide__ = True
     with _in_time(item):
         return (yield)
 

@@ -338,6 +338,7 @@ class Bench:
             WaitTimeout: the body did not end within ``timeout_s`` seconds.
             LeftBehind: the body passed, and something is left of the brokers.
         """
+        __tracebackhide__ = True
         tasks_before = _task_count()
         failure: BaseException | None = None
         beside: BaseException | None = None
@@ -481,6 +482,7 @@ class Bench:
 
     async def _prove(self, tasks_before: int) -> None:
         """Raise if a task, a socket or pipe, a file or a lock is left."""
+        __tracebackhide__ = True
         await trio.lowlevel.checkpoint()
         left = [f"{count} tasks" for count in [_task_count() - tasks_before] if count > 0]
         left += [f"the connection {peer}" for peer in self._clients]

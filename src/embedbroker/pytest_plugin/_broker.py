@@ -209,15 +209,17 @@ class ManagedBroker:
     ) -> None:
         """Let the next requests of clients fail. They are not carried out; a transaction is rolled back.
 
-        A request without an answer fails unseen, or ends its connection, as it does in production.
+        A request without an answer fails unseen, or ends its connection, as it does in production. A large message
+        fails at its end.
 
         Args:
-            operation: ``"send"``, ``"acknowledge"``, ``"commit"``, ``"rollback"``, ``"create_consumer"``,
-                ``"create_queue"``, ``"create_address"`` or ``"query"``.
+            operation: ``"send"``, ``"acknowledge"``, ``"commit"``, ``"rollback"``, ``"create_session"``,
+                ``"create_consumer"``, ``"create_queue"``, ``"create_address"``, ``"query"``, or ``"xa_start"``,
+                ``"xa_end"``, ``"xa_prepare"``, ``"xa_commit"``, ``"xa_rollback"``, ``"xa_forget"``.
             destination: queue or address of the request; None for any.
             n: number of requests.
             code: the `ErrorCode` that clients receive; None: ``TRANSACTION_ROLLED_BACK`` for a commit, otherwise
-                ``GENERIC_EXCEPTION``.
+                ``GENERIC_EXCEPTION``. For an XA request the `XaCode`; None: ``XAER_RMFAIL``.
 
         Raises:
             TypeError: an argument has the wrong type, or the operation has no destination.

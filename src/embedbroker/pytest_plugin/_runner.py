@@ -11,12 +11,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal
 
+import outcome
 import pytest
 import trio.abc
 from attrs import frozen
 
 from ._async_fixtures import AsyncFixtures
 from ._bench import Bench
+from ._left_tasks import prove_after, run_and_prove
 from ._plugins import has_plugin
 from ._run import run_test
 
@@ -59,6 +61,8 @@ def _of_anyio(item: pytest.Function) -> Runner:
 
 def claim(item: pytest.Function, bench: Bench, runner: Runner, fixtures: AsyncFixtures) -> None:
     """Make a test run as it requests, whatever other plugin takes async tests and however it does it."""
+    if runner.loop == "asyncio" and runner.plugin is not None:
+        prove_after(item)
     if runner.plugin == "asyncio":
         return
     # In automatic mode pytest-asyncio has put its mark on the test, and would warn of a test that is not async.
@@ -93,5 +97,17 @@ def _in_trio(item: pytest.Function, bench: Bench, test: Callable[[], Any]) -> No
 
 def _in_asyncio(item: pytest.Function, bench: Bench, test: Callable[[], Any]) -> None:
     __tracebackhide__ = True
+    failures: list[Exception] = []
+
+    async def run() -> None:
+        __tracebackhide__ = True
+        result = await outcome.acapture(run_and_prove, test)
+        if isinstance(result, outcome.Error) and isinstance(result.error, Exception):
+            failures.append(result.error)
+        else:
+            result.unwrap()
+
     with asyncio.Runner() as runner:
-        runner.run(test())
+        runner.run(run())
+    if failures:
+        raise failures[0]  # outside of asyncio, whose frames do not hide

@@ -127,6 +127,111 @@ async def test_cluster(broker_cluster):
     result.assert_outcomes(passed=3)
 
 
+def test_faults_of_operations_in_asyncio(inner: Inner) -> None:
+    """A worker that takes orders and sends bills in transactions, while requests fail and answers get lost."""
+    result = inner(
+        _ASYNCIO
+        + """
+from embedclient import BytesMessage
+from embedclient.asyncio import ConnectionFactory
+from embedclient.errors import (
+    AddressFullException, ErrorCode, TransactionOutcomeUnknownException, TransactionRolledBackException,
+)
+
+@pytest.mark.asyncio
+async def test_worker(embedded_broker):
+    broker, outcomes = embedded_broker, []
+    broker.refuse("send", "archive", code=ErrorCode.ADDRESS_FULL)
+
+    async def work(connection):
+        async with connection.session(transacted=True) as session, session.create_consumer(ORDERS) as consumer:
+            bills = session.create_producer(Queue("bills"))
+            while len(outcomes) < 5:
+                order = await consumer.receive()
+                await bills.send(order.body)
+                try:
+                    await session.commit()
+                    outcomes.append(order.body)
+                except (TransactionRolledBackException, TransactionOutcomeUnknownException) as error:
+                    outcomes.append(type(error).__name__)
+
+    async with ConnectionFactory(f"{broker.url}?reconnectAttempts=-1").connect() as connection:
+        broker.fail_next("create_session")
+        with pytest.raises(JMSException, match="create_session fails"):
+            await connection.session()
+        async with connection.session() as session:
+            archive = session.create_producer(Queue("archive"))
+            for body in ("small", BytesMessage(bytes(300_000))):
+                with pytest.raises(AddressFullException):
+                    await archive.send(body)
+            broker.heal()
+            await archive.send(BytesMessage(bytes(300_000)))
+            broker.fail_next("commit", n=2)
+            for number in range(3):
+                await session.create_producer(ORDERS).send(str(number))
+            factory = ConnectionFactory(f"{broker.url}?reconnectAttempts=-1")
+            async with factory.connect() as own, asyncio.TaskGroup() as group:
+                group.create_task(work(own))
+                while len(outcomes) < 3:
+                    await asyncio.sleep(0.01)
+                broker.drop_reply("commit")
+                for number in range(3, 6):
+                    await session.create_producer(ORDERS).send(str(number))
+    assert outcomes.count("TransactionRolledBackException") == 2
+    assert outcomes.count("TransactionOutcomeUnknownException") <= 1
+    await broker.wait_for(queue="archive", count=1)
+    broker.assert_nothing_lost()
+""",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_what_a_test_in_asyncio_leaves_open_is_told(inner: Inner) -> None:
+    test = (
+        _ASYNCIO
+        + """
+from embedclient.asyncio import ConnectionFactory
+
+kept = []
+
+@pytest.fixture
+async def connection(embedded_broker):
+    task = asyncio.create_task(asyncio.sleep(1000))
+    async with ConnectionFactory(embedded_broker.url).connect() as connection:
+        yield connection
+    task.cancel()
+
+@pytest.mark.asyncio
+class TestIt:
+    async def test_connection(self, embedded_broker):
+        kept.append(await ConnectionFactory(embedded_broker.url).connect())
+
+    async def test_task(self, embedded_broker, connection):
+        kept.append(asyncio.create_task(asyncio.sleep(1000)))
+
+    async def test_that_leaves_nothing(self, connection, embedded_broker):
+        own = await ConnectionFactory(embedded_broker.url).connect()
+        session = await connection.session()
+        consumer = await session.create_consumer(ORDERS)
+        consumer.set_message_listener(kept.append)
+        await own.close()
+        asyncio.create_task(asyncio.sleep(1000)).cancel()
+"""
+    )
+    # The client warns, too, and names the place.
+    result = inner(test, "-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+    result.assert_outcomes(failed=2, passed=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "E *LeftBehind: left behind by this test: a connection that it has opened by 'await' and not closed; *",
+            "E *LeftBehind: left behind by this test: the task 'Task-*' of sleep",
+        ]
+    )
+    # The frames of the plugin and of asyncio hide themselves.
+    result.stdout.no_fnmatch_line("*pytest_plugin/*.py:*")
+    result.stdout.no_fnmatch_line("*asyncio/runners.py*")
+
+
 @pytest.mark.parametrize("kind", [ManagedBroker, BrokerPair, BrokerCluster, Link, DiskSwitch, FaultPlan])
 def test_every_method_runs_where_its_broker_does(kind: type) -> None:
     waits = {name for name, each in vars(kind).items() if name[0] != "_" and inspect.iscoroutinefunction(each)}
@@ -182,9 +287,22 @@ async def test_anyio(session, embedded_broker, anyio_backend_name):
 
 async def test_of_theirs():
     assert runner() == "asyncio"
+
+kept = []
+
+async def test_left_in_asyncio(embedded_broker):
+    kept.append(asyncio.create_task(asyncio.sleep(1000)))
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_left_in_anyio(embedded_broker):
+    kept.append(asyncio.create_task(asyncio.sleep(1000)))
 """,
         *("-p", "pytest_trio.plugin", "-p", "pytest_asyncio.plugin", "-p", "anyio.pytest_plugin"),
         *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
         subprocess=True,
     )
-    result.assert_outcomes(passed=6)
+    result.assert_outcomes(passed=6, failed=2)
+    result.stdout.fnmatch_lines_random(
+        ["FAILED *::test_left_in_asyncio*", "FAILED *::test_left_in_anyio*", "E *LeftBehind: *task 'Task-*' of sleep"]
+    )

@@ -350,7 +350,7 @@ _OPERATIONS = """
                 ]
             with pytest.raises(ValueError, match="an operation is one of send, acknowledge.*, not 'sned'"):
                 broker.fail_next("sned")
-            with pytest.raises(TypeError, match="a commit has no destination"):
+            with pytest.raises(TypeError, match="commit has no destination"):
                 broker.fail_next("commit", "orders")
 
         def test_plain(embedded_broker_blocking):
@@ -367,3 +367,62 @@ _OPERATIONS = """
 def test_single_operations_fail_are_late_or_lose_their_answers(inner: Inner) -> None:
     result = inner(_OPERATIONS)
     result.assert_outcomes(passed=2)
+
+
+def test_large_messages_branches_and_new_sessions_meet_faults_too(inner: Inner) -> None:
+    result = inner(
+        """
+        from embedclient import BytesMessage, XAConnectionFactory, XaCode, XaFlag, Xid
+        from embedclient.errors import AddressFullException, ErrorCode, UnblockedException, XAException
+
+        BODY = bytes(range(256)) * 2000
+
+        async def test_large(embedded_broker, broker_clock):
+            broker = embedded_broker
+            url = f"{broker.url}?reconnectAttempts=-1"
+            async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+                producer = session.create_producer(ORDERS)
+                broker.fail_next("send", "orders", code=ErrorCode.ADDRESS_FULL)
+                with pytest.raises(AddressFullException, match="send fails in this test"):
+                    await producer.send(BytesMessage(BODY))
+                broker.delay("send", "orders", seconds=5)
+                await producer.send(BytesMessage(BODY))
+                assert broker_clock.seconds == 5
+                broker.drop_reply("send", "orders")
+                with pytest.raises(UnblockedException):
+                    await producer.send(BytesMessage(BODY))
+                await broker.wait_for(queue="orders", count=2)
+                assert [len(message.body) for message in await broker.messages("orders")] == [len(BODY)] * 2
+
+        async def test_branch(embedded_broker):
+            broker, xid = embedded_broker, Xid(1, b"a", b"b")
+            async with XAConnectionFactory(broker.url).create_xa_context() as context:
+                xa = context.xa_resource
+                broker.fail_next("xa_start", code=XaCode.XAER_RMERR)
+                with pytest.raises(XAException, match="xa_start fails in this test") as failed:
+                    await xa.start(xid, XaFlag.TMNOFLAGS)
+                assert failed.value.error_code == XaCode.XAER_RMERR
+                await xa.start(xid, XaFlag.TMNOFLAGS)
+                await context.create_producer().send(ORDERS, "one")
+                await xa.end(xid, XaFlag.TMSUCCESS)
+                for step, run in (("xa_prepare", xa.prepare), ("xa_commit", lambda xid: xa.commit(xid, False))):
+                    broker.fail_next(step)
+                    with pytest.raises(XAException) as failed:
+                        await run(xid)
+                    assert failed.value.error_code == XaCode.XAER_RMFAIL
+                    await run(xid)
+                await broker.wait_for(queue="orders", count=1)
+
+        async def test_session(embedded_broker):
+            async with ConnectionFactory(embedded_broker.url).connect() as connection:
+                embedded_broker.fail_next("create_session")
+                with pytest.raises(JMSException, match="create_session fails in this test"):
+                    async with connection.session():
+                        pass
+                async with connection.session() as session:
+                    await session.create_producer(ORDERS).send("one")
+            with pytest.raises(TypeError, match="xa_commit has no destination"):
+                embedded_broker.fail_next("xa_commit", "orders")
+        """
+    )
+    result.assert_outcomes(passed=3)

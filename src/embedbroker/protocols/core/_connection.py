@@ -315,6 +315,7 @@ class CoreConnection:
         if principal is None:
             # It begins again when the hash of the password is computed.
             return
+        principal = principal if isinstance(principal, Refused) else service.session_type.refusal(self) or principal
         if isinstance(principal, Refused):
             self._refuse(principal.code, principal.text)
             return

@@ -361,6 +361,11 @@ class CoreSession:
         # arrival.
         self._deliveries_held = 0
 
+    @classmethod
+    def refusal(cls, connection: SessionConnection) -> Refused | None:
+        """Return why no session is created for a connection; only a subclass of tests has a reason."""
+        return None
+
     # -- frames in -----------------------------------------------------------------------------------------------
 
     def on_frame(self, packet_type: int, buffer: bytes | bytearray, start: int, end: int) -> int:
