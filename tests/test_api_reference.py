@@ -74,6 +74,32 @@ def test_every_public_class_and_function_says_what_it_is(package: str) -> None:
     assert silent == []
 
 
+def test_every_public_class_shows_itself() -> None:
+    silent = set()
+    for package in PACKAGES:
+        for name in importlib.import_module(package).__all__:
+            value = getattr(importlib.import_module(package), name)
+            if inspect.isclass(value) and value.__repr__ is object.__repr__:
+                silent.add(name)
+    assert silent == set()
+
+
+UNITS = re.compile(r"(?:^|_)(?:delay|timeout|interval|period|ttl|wait)$")
+
+
+def test_a_whole_number_of_milliseconds_has_its_unit_in_its_name() -> None:
+    """Every other time is in seconds, as a float."""
+    fields = {
+        f"{name}.{field.name}: {field.type}"
+        for package in PACKAGES
+        for name in importlib.import_module(package).__all__
+        if attrs.has(value := getattr(importlib.import_module(package), name))
+        for field in attrs.fields(value)
+        if UNITS.search(field.name)
+    }
+    assert fields == {"ScaleDown.commit_interval: int"}  # messages
+
+
 # -- arguments and errors --------------------------------------------------------------------------------------------
 
 # A class whose docstring names its maker is not constructed by users.

@@ -75,6 +75,7 @@ MODULES: dict[str, tuple[Twin, ...]] = {
 }
 WRAPPED = {twin.source.__name__: twin for twins in MODULES.values() for twin in twins}
 MESSAGES = ("JMSMessage", "ClientMessage")
+TEMPORARIES = ("TemporaryQueue", "TemporaryTopic")
 LISTENERS = {
     "MessageListener": "Callable[[JMSMessage], object]",
     "FailoverListener": "Callable[[FailoverEventType], object]",
@@ -154,6 +155,8 @@ def class_lines(twin: Twin) -> Iterator[str]:
         yield "        self._inner = inner"
         if twin.scoped:
             yield "        self._leave = leave"
+    if parent is None:
+        yield from ("", "    def __repr__(self) -> str:", "        return repr(self._inner)")
     for attribute, annotation in twin.attributes:
         yield from attribute_lines(attribute, annotation)
     for member_name, member in vars(twin.source).items():
@@ -254,6 +257,8 @@ def call_lines(
             return
         yield f"        message = {result}"
         yield "        return None if message is None else self._portal.message(message)"
+    elif returned in TEMPORARIES:
+        yield f"        return self._portal.temporary({result})"
     elif name == "close":
         yield "        self._portal.close_part(self._inner.close)"
     elif returned == "None":
@@ -369,6 +374,9 @@ class ThreadedManagementCalls:
     def __init__(self, management: Management, run: _Run) -> None:
         self._management = management
         self._run = run
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
 '''
 
 MANAGEMENT_CLASS = '''

@@ -21,7 +21,7 @@ def member(name: str) -> EmbeddedBroker:
         ),
         cluster_password="secret",
         # Messages that have no consumer on their broker move on at once.
-        address_settings={"#": AddressSettings(redistribution_delay=0)},
+        address_settings={"#": AddressSettings(redistribution_delay_ms=0)},
     )
 
 

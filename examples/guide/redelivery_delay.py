@@ -10,7 +10,9 @@ from embedclient import ConnectionFactory, Queue
 
 SETTINGS = {
     "#": AddressSettings(
-        redelivery_delay=1000, redelivery_delay_multiplier=2.0, max_delivery_attempts=6
+        redelivery_delay_ms=1000,
+        redelivery_delay_multiplier=2.0,
+        max_delivery_attempts=6,
     )
 }
 

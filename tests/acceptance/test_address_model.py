@@ -210,7 +210,7 @@ def test_auto_delete_auto_created_queue_without_usage() -> None:
 
 def test_auto_delete_auto_created_queue_without_usage_with_delay() -> None:
     """12.1.16: given skip-usage-check and a delay, then it counts from the creation of the queue."""
-    settings = AddressSettings(auto_delete_queues_skip_usage_check=True, auto_delete_queues_delay=100_000)
+    settings = AddressSettings(auto_delete_queues_skip_usage_check=True, auto_delete_queues_delay_ms=100_000)
     stage = Stage({"#": settings}, address_queue_scan_period_ms=1_000)
     stage.pass_time(500)
     stage.queue("q", auto_created=True)
@@ -222,7 +222,7 @@ def test_auto_delete_auto_created_queue_without_usage_with_delay() -> None:
 
 def test_address_queue_delete_delay() -> None:
     """12.1.20: given a delay of queues and one of addresses, then both pass one after the other."""
-    settings = AddressSettings(auto_delete_queues_delay=20_000, auto_delete_addresses_delay=50_000)
+    settings = AddressSettings(auto_delete_queues_delay_ms=20_000, auto_delete_addresses_delay_ms=50_000)
     stage = Stage({"#": settings}, address_queue_scan_period_ms=1_000)
     stage.send(letter("m", "q"), routing_type=ANYCAST)
     session = stage.session(pre_acknowledge=True)

@@ -54,7 +54,7 @@ def test_expire_with_overriden_sublevel_address_settings() -> None:
 
 def test_message_expired_without_expiry_address_with_expiry_delay_override() -> None:
     """12.4.15: given an expiry delay, then a message without expiration expires after it, and others as they state."""
-    stage = Stage({"q": AddressSettings(expiry_delay=50_000)}, message_expiry_scan_period_ms=1_000)
+    stage = Stage({"q": AddressSettings(expiry_delay_ms=50_000)}, message_expiry_scan_period_ms=1_000)
     queue = stage.queue("q")
     stage.send(letter("own", "q", expiration=stage.kernel.now_ms + 90_000), letter("none", "q"))
     stage.pass_time(49)
@@ -68,7 +68,7 @@ def test_message_expired_without_expiry_address_with_expiry_delay_override() -> 
 
 def test_inifinte_redelivery_with_scheduling() -> None:
     """12.4.27: given no limit of attempts and a delay, when a message fails often, then the journal does not grow."""
-    settings = AddressSettings(max_delivery_attempts=-1, redelivery_delay=10, max_redelivery_delay=10)
+    settings = AddressSettings(max_delivery_attempts=-1, redelivery_delay_ms=10, max_redelivery_delay_ms=10)
     stage = NodeStage(durable=True, segment_size_bytes=16 * 1024, address_settings={"#": settings})
     peer = stage.connect().open_session("first")
     peer.create_queue()

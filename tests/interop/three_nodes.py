@@ -79,7 +79,7 @@ def our_node(
         port=port,
         data_directory=directory / "ours",
         addresses={name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in QUEUES},
-        address_settings={"moved.#": AddressSettings(redistribution_delay=0)},
+        address_settings={"moved.#": AddressSettings(redistribution_delay_ms=0)},
         grouping_handler=GroupingHandlerConfig("groups", groups),
         cluster_user=USER,
         cluster_password=PASSWORD,

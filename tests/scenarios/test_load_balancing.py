@@ -269,7 +269,7 @@ async def test_request_response(broker_cluster: MakeCluster, waits: bool) -> Non
 
 
 #: Messages without a consumer on their node go where there is one.
-NOW = AddressSettings(redistribution_delay=0)
+NOW = AddressSettings(redistribution_delay_ms=0)
 
 
 async def test_send_to_temp_queue_from_another_cluster_node(broker_cluster: MakeCluster) -> None:

@@ -57,7 +57,7 @@ async def test_large_messages_move(cluster_over_tcp: MakeCluster) -> None:
     Given large messages without a consumer on their node, when there is one on the other node, then they move to it
     over TCP with their bodies.
     """
-    settings = {"address_settings": {"#": AddressSettings(redistribution_delay=0)}}
+    settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}}
     cluster = await cluster_over_tcp(2, brokers=settings).start()
     bodies = [bytes([number]) * 300_000 for number in range(5)]
     async with cluster.sessions() as (first, second):

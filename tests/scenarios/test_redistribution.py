@@ -32,7 +32,7 @@ A_WHILE_S = 1.0
 async def start(
     broker_cluster: MakeCluster, count: int = 3, how: str = "ON_DEMAND", delay_ms: int = 0
 ) -> BrokerCluster:
-    settings = {"address_settings": {"#": AddressSettings(redistribution_delay=delay_ms)}}
+    settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=delay_ms)}}
     return await broker_cluster(count, message_load_balancing=how, brokers=settings).start()
 
 
@@ -375,7 +375,7 @@ async def test_redistribution_when_new_node_is_added_with_consumer(broker_cluste
 
     Given messages on the only node, when another one joins, with a consumer, then they move there.
     """
-    settings = {"address_settings": {"#": AddressSettings(redistribution_delay=0)}}
+    settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}}
     cluster = broker_cluster(2, brokers=settings)
     await cluster.nodes[0].start()
     async with clients_of(cluster, [0]) as (first,):
@@ -395,7 +395,7 @@ async def test_simple_redistribution(broker_cluster: MakeCluster, kind: str) -> 
     Given two pairs, and a consumer at one, when messages are sent to the other and the consumer's broker crashes after
     half of them, then the rest follows from its backup in order, and none is left where they were sent.
     """
-    settings = {"address_settings": {"#": AddressSettings(redistribution_delay=0)}}
+    settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}}
     cluster = await broker_cluster(2, pairs=kind, brokers=settings).start()
     async with clients_of(cluster) as clients:
         await prepare(cluster, clients)
@@ -424,7 +424,7 @@ async def test_redistribution_with_message_groups(broker_cluster: MakeCluster) -
     kinds = [GroupingHandlerType.LOCAL, GroupingHandlerType.REMOTE]
     brokers = [
         {
-            "address_settings": {"#": AddressSettings(redistribution_delay=0)},
+            "address_settings": {"#": AddressSettings(redistribution_delay_ms=0)},
             "grouping_handler": GroupingHandlerConfig("groups", kind),
         }
         for kind in kinds
@@ -463,7 +463,7 @@ async def test_redistribute_with(broker_cluster: MakeCluster, count: int, delay_
     Given acknowledgements that are prepared, with a redelivery delay or without, and a consumer on the other node, when
     their node restarts and the branch is rolled back, then all messages move to the consumer, when they are due.
     """
-    settings = AddressSettings(redistribution_delay=0, redelivery_delay=delay_ms)
+    settings = AddressSettings(redistribution_delay_ms=0, redelivery_delay_ms=delay_ms)
     cluster = await broker_cluster(2, brokers={"address_settings": {"#": settings}}).start()
     async with clients_of(cluster, [1]) as (second,):
         async with clients_of(cluster, [0]) as (first,):
@@ -505,7 +505,7 @@ async def test_redistribution_large_message_dir(autojump_clock: trio.testing.Moc
             cluster_connections=ClusterConnection(connector=name, static_connectors=[other]),
             cluster_password="secret",
             addresses={"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})},
-            address_settings={"#": AddressSettings(redistribution_delay=0)},
+            address_settings={"#": AddressSettings(redistribution_delay_ms=0)},
         )
 
     def bodies(name: str) -> int:

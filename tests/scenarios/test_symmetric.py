@@ -708,7 +708,7 @@ async def test_divert_redistributed_message(broker_cluster: MakeCluster) -> None
     they are diverted there, and move to a consumer of the other queue on node 1.
     """
     diverts = {"away": DivertConfiguration("queues.first", "queues.second", exclusive=True)}
-    settings = {"address_settings": {"#": AddressSettings(redistribution_delay=0)}}
+    settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}}
     cluster = await broker_cluster(2, brokers=[{**settings, "diverts": diverts}, settings]).start()
     async with clients_of(cluster) as (first, second):
         for client in (first, second):

@@ -30,7 +30,7 @@ POLICIES = [(SharedStorePrimary(), SharedStoreBackup()), (ReplicationPrimary(), 
 def pair(request: pytest.FixtureRequest, make_pair: MakePair) -> BrokerPair:
     """A pair that delays redeliveries, and is not started."""
     policies: tuple[HAPolicy, HAPolicy] = request.param
-    settings = {"#": AddressSettings(redelivery_delay=round(DELAY_S * 1000))}
+    settings = {"#": AddressSettings(redelivery_delay_ms=round(DELAY_S * 1000))}
     return make_pair(*policies, address_settings=settings)
 
 

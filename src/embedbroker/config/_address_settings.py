@@ -65,26 +65,26 @@ class AddressSettings:
         expiry_queue_prefix: Beginning of the name of such a queue; the name of the address follows.
         expiry_queue_suffix: End of that name.
         no_expiry: Whether messages lose their expiration when they are sent.
-        expiry_delay: Expiration given to messages that have none.
-        min_expiry_delay: Shortest expiration.
-        max_expiry_delay: Longest expiration; messages that have none get it.
+        expiry_delay_ms: Expiration given to messages that have none.
+        min_expiry_delay_ms: Shortest expiration.
+        max_expiry_delay_ms: Longest expiration; messages that have none get it.
         max_delivery_attempts: Deliveries before a message is dead; -1 or 0: no limit.
-        redelivery_delay: Time that a message waits after its first rollback.
+        redelivery_delay_ms: Time that a message waits after its first rollback.
         redelivery_delay_multiplier: Factor by which each further rollback lengthens that time.
-        max_redelivery_delay: Longest such time; -1: ten times ``redelivery_delay``.
+        max_redelivery_delay_ms: Longest such time; -1: ten times ``redelivery_delay_ms``.
         redelivery_collision_avoidance_factor: Largest share of the time, 0 to 1, by which it is longer or shorter.
         max_size_bytes: Bytes of messages on the address beyond which it is full.
         address_full_policy: Treatment of the producers of a full address.
         send_to_dla_on_no_route: Whether messages that no queue takes become dead letters.
-        redistribution_delay: Time after which messages that no consumer here takes go to another member of the cluster
-            that has one; -1: never.
+        redistribution_delay_ms: Time after which messages that no consumer here takes go to another member of the
+            cluster that has one; -1: never.
         auto_create_queues: Whether queues are created on demand.
         auto_create_addresses: Whether addresses are created on demand.
         auto_delete_queues: Whether queues created on demand are deleted when they are idle.
         auto_delete_addresses: Whether addresses created on demand are deleted when they are idle.
         auto_delete_created_queues: Whether all other queues are deleted when they are idle.
-        auto_delete_queues_delay: Time that a queue must have been idle.
-        auto_delete_addresses_delay: Time that an address must have been idle.
+        auto_delete_queues_delay_ms: Time that a queue must have been idle.
+        auto_delete_addresses_delay_ms: Time that an address must have been idle.
         auto_delete_queues_message_count: Messages that may be left in a queue that is deleted; -1: any number.
         auto_delete_queues_skip_usage_check: Whether a queue that was never used is deleted, too: its delay then counts
             from its creation.
@@ -113,25 +113,25 @@ class AddressSettings:
     expiry_queue_prefix: str | None = field(default=None, validator=_text)
     expiry_queue_suffix: str | None = field(default=None, validator=_text)
     no_expiry: bool | None = field(default=None, validator=_flag)
-    expiry_delay: int | None = field(default=None, validator=_number)
-    min_expiry_delay: int | None = field(default=None, validator=_number)
-    max_expiry_delay: int | None = field(default=None, validator=_number)
+    expiry_delay_ms: int | None = field(default=None, validator=_number)
+    min_expiry_delay_ms: int | None = field(default=None, validator=_number)
+    max_expiry_delay_ms: int | None = field(default=None, validator=_number)
     max_delivery_attempts: int | None = field(default=None, validator=_number)
-    redelivery_delay: int | None = field(default=None, validator=optional(whole(0, 2**63 - 1)))
+    redelivery_delay_ms: int | None = field(default=None, validator=optional(whole(0, 2**63 - 1)))
     redelivery_delay_multiplier: float | None = field(default=None, validator=optional(number(0)))
-    max_redelivery_delay: int | None = field(default=None, validator=_number)
+    max_redelivery_delay_ms: int | None = field(default=None, validator=_number)
     redelivery_collision_avoidance_factor: float | None = field(default=None, validator=optional(_share))
     max_size_bytes: int | None = field(default=None, validator=_number)
     address_full_policy: AddressFullPolicy | None = field(default=None, validator=_policy)
     send_to_dla_on_no_route: bool | None = field(default=None, validator=_flag)
-    redistribution_delay: int | None = field(default=None, validator=_number)
+    redistribution_delay_ms: int | None = field(default=None, validator=_number)
     auto_create_queues: bool | None = field(default=None, validator=_flag)
     auto_create_addresses: bool | None = field(default=None, validator=_flag)
     auto_delete_queues: bool | None = field(default=None, validator=_flag)
     auto_delete_addresses: bool | None = field(default=None, validator=_flag)
     auto_delete_created_queues: bool | None = field(default=None, validator=_flag)
-    auto_delete_queues_delay: int | None = field(default=None, validator=_number)
-    auto_delete_addresses_delay: int | None = field(default=None, validator=_number)
+    auto_delete_queues_delay_ms: int | None = field(default=None, validator=_number)
+    auto_delete_addresses_delay_ms: int | None = field(default=None, validator=_number)
     auto_delete_queues_message_count: int | None = field(default=None, validator=_number)
     auto_delete_queues_skip_usage_check: bool | None = field(default=None, validator=_flag)
     default_queue_routing_type: int | None = field(default=None, validator=optional(whole(0, 1)))
@@ -170,25 +170,25 @@ DEFAULT_SETTINGS = AddressSettings(
     expiry_queue_prefix="EXP.",
     expiry_queue_suffix="",
     no_expiry=False,
-    expiry_delay=-1,
-    min_expiry_delay=-1,
-    max_expiry_delay=-1,
+    expiry_delay_ms=-1,
+    min_expiry_delay_ms=-1,
+    max_expiry_delay_ms=-1,
     max_delivery_attempts=10,
-    redelivery_delay=0,
+    redelivery_delay_ms=0,
     redelivery_delay_multiplier=1.0,
-    max_redelivery_delay=-1,
+    max_redelivery_delay_ms=-1,
     redelivery_collision_avoidance_factor=0.0,
     max_size_bytes=-1,
     address_full_policy=AddressFullPolicy.BLOCK,
     send_to_dla_on_no_route=False,
-    redistribution_delay=-1,
+    redistribution_delay_ms=-1,
     auto_create_queues=True,
     auto_create_addresses=True,
     auto_delete_queues=True,
     auto_delete_addresses=True,
     auto_delete_created_queues=False,
-    auto_delete_queues_delay=0,
-    auto_delete_addresses_delay=0,
+    auto_delete_queues_delay_ms=0,
+    auto_delete_addresses_delay_ms=0,
     auto_delete_queues_message_count=0,
     auto_delete_queues_skip_usage_check=False,
     default_queue_routing_type=0,

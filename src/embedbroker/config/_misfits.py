@@ -168,11 +168,11 @@ def _of_sizes(config: BrokerConfig) -> Iterator[str]:
 
 def _of_addresses(config: BrokerConfig) -> Iterator[str]:
     for match, settings in config.address_settings.items():
-        shortest, longest = settings.min_expiry_delay, settings.max_expiry_delay
+        shortest, longest = settings.min_expiry_delay_ms, settings.max_expiry_delay_ms
         if shortest is not None and longest is not None and 0 <= longest < shortest:
             yield (
-                f"address_settings {match!r}: min_expiry_delay={shortest} is above max_expiry_delay={longest}: the"
-                " longest delay wins where both apply; lower min_expiry_delay"
+                f"address_settings {match!r}: min_expiry_delay_ms={shortest} is above max_expiry_delay_ms={longest}:"
+                " the longest delay wins where both apply; lower min_expiry_delay_ms"
             )
 
 

@@ -34,7 +34,7 @@ _ROUTING_TYPES = ("MULTICAST", "ANYCAST")
 
 
 def _java_name(name: str) -> str:
-    first, *rest = name.split("_")
+    first, *rest = name.removesuffix("_ms").split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 

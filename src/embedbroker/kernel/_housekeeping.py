@@ -253,7 +253,7 @@ class Housekeeping:
 
     def _look_at_address(self, address: Address) -> None:
         """Delete an address without queues, also one that never had any; a send to it counts as use."""
-        delay = self._settings.of(address.name).auto_delete_addresses_delay
+        delay = self._settings.of(address.name).auto_delete_addresses_delay_ms
         idle = (
             self._goes(address)
             and not self._address_manager.is_bound(address)

@@ -274,7 +274,7 @@ class Redistribution:
         self.on_due()
 
     def _delay_of(self, queue: Queue) -> int | None:
-        return self._settings.of(queue.definition.address).redistribution_delay
+        return self._settings.of(queue.definition.address).redistribution_delay_ms
 
     def _is_due(self, queue: Queue) -> bool:
         """Return True if a queue may have messages that no consumer here wants, and that have one elsewhere."""

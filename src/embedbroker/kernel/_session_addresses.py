@@ -177,7 +177,7 @@ class SessionAddresses:
         address = self._manager.addresses.get(queue.definition.address)
         if address is None or not address.definition.auto_created or queue.definition.temporary:
             return None
-        if self._manager.settings.of(address.name).auto_delete_addresses_delay == 0:
+        if self._manager.settings.of(address.name).auto_delete_addresses_delay_ms == 0:
             return None
         is_last = address.queues == [queue] and not self._manager.resolution.diverts_at(address.name)
         return address if is_last else None

@@ -33,6 +33,10 @@ class MemoryLockManager:
         self._holders: dict[str, _MemorySession] = {}
         self._sequences: dict[str, int] = {}
 
+    def __repr__(self) -> str:
+        held = ", ".join(f"{key}: {session.holder}" for key, session in self._holders.items())
+        return f"<{type(self).__name__} {held or 'free'}>"
+
     def open(self, holder: str) -> _MemorySession:
         """Begin a session."""
         return _MemorySession(self, holder)

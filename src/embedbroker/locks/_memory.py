@@ -35,6 +35,10 @@ class MemoryLocks:
         self._holders: dict[Lock, _MemorySession] = {}
         self.record = StoreRecord()
 
+    def __repr__(self) -> str:
+        held = ", ".join(f"{lock.name}: {session.holder}" for lock, session in self._holders.items())
+        return f"<{type(self).__name__} {held or 'free'}>"
+
     def open(self, holder: str) -> _MemorySession:
         """Begin a session."""
         return _MemorySession(self, holder)

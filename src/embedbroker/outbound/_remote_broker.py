@@ -216,7 +216,7 @@ def _attributes(definition: QueueDefinition) -> QueueAttributes:
         group_buckets=definition.group_buckets,
         group_first_key=definition.group_first_key,
         auto_delete=definition.auto_delete,
-        auto_delete_delay=definition.auto_delete_delay,
+        auto_delete_delay_ms=definition.auto_delete_delay,
         auto_delete_message_count=definition.auto_delete_message_count,
         enabled=definition.enabled,
     )

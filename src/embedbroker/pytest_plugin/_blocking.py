@@ -18,6 +18,7 @@ import trio
 from embedbroker import Role
 from embedclient import Message, Queue
 from embedclient.blocking import ConnectionFactory, MessageConsumer, Session
+from embedclient.model import summary
 
 from ._bindings import BindingState
 from ._broker import ManagedBroker
@@ -147,6 +148,9 @@ class BlockingBroker(_Assertions):
         self._broker = broker
         self.name = broker.name
 
+    def __repr__(self) -> str:
+        return summary(self, self.name, self.role.value)
+
     @property
     def url(self) -> str:
         return self._broker.url
@@ -228,6 +232,9 @@ class BlockingPair(_Assertions):
         self.primary = BlockingBroker(thread, pair.primary)
         self.backup = BlockingBroker(thread, pair.backup)
 
+    def __repr__(self) -> str:
+        return summary(self, self.kind, self.primary, self.backup)
+
     @property
     def url(self) -> str:
         return self._pair.url
@@ -279,6 +286,9 @@ class BlockingCluster:
         self._cluster = cluster
         self.nodes = tuple(BlockingBroker(thread, node) for node in cluster.nodes)
         self.pairs = tuple(BlockingPair(thread, pair) for pair in cluster.pairs)
+
+    def __repr__(self) -> str:
+        return summary(self, *self.nodes)
 
     @property
     def brokers(self) -> tuple[BlockingBroker, ...]:
@@ -403,6 +413,9 @@ class BlockingFaultPlan:
         self._thread = thread
         self._plan = plan
 
+    def __repr__(self) -> str:
+        return summary(self, f"seed={self.seed}", f"pending={self.pending}")
+
     @property
     def pending(self) -> int:
         return self._plan.pending
@@ -432,6 +445,9 @@ class BlockingClock:
     def __init__(self, begun_at: float) -> None:
         self.is_virtual = False
         self._begun = begun_at
+
+    def __repr__(self) -> str:
+        return summary(self, "real time")
 
     @property
     def seconds(self) -> float:

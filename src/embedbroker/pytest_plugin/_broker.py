@@ -17,6 +17,7 @@ from embedbroker.kernel import Kernel
 from embedbroker.runtime import observe
 from embedclient import Message
 from embedclient.errors import IllegalStateException
+from embedclient.model import summary
 
 from ._arguments import check_count, check_queue, check_roles, check_seconds
 from ._carrier import carried, carried_now
@@ -58,6 +59,9 @@ class ManagedBroker:
         self._company: tuple[ManagedBroker, ...] = (self,)
         self._leave = trio.Event()
         self._left = trio.Event()
+
+    def __repr__(self) -> str:
+        return summary(self, self.name, self.role.value)
 
     # -- what it is ----------------------------------------------------------------------------------------------
 

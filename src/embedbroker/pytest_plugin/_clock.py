@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from embedclient.errors import IllegalStateException
+from embedclient.model import summary
 
 from ._arguments import check_seconds
 
@@ -27,6 +28,9 @@ class BrokerClock:
         self.is_virtual = is_virtual
         self._begun = 0.0
         self._is_elsewhere = False
+
+    def __repr__(self) -> str:
+        return summary(self, "virtual time" if self.is_virtual else "real time")
 
     def begin(self, *, is_elsewhere: bool) -> None:
         """Count from here; ``is_elsewhere``: for a test that is not in this run of trio."""

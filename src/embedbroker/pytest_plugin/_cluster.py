@@ -14,6 +14,7 @@ from typing import Self, cast
 from embedbroker import Role
 from embedclient import ConnectionFactory, MessageConsumer, Queue, Session
 from embedclient.errors import IllegalStateException
+from embedclient.model import summary
 
 from ._arguments import check_groups, check_node, check_queue
 from ._bindings import BindingState, bindings_in
@@ -86,6 +87,9 @@ class BrokerCluster:
         self._between = between
         for broker in self.brokers:
             broker._company = self.brokers
+
+    def __repr__(self) -> str:
+        return summary(self, *(self.pairs or self.nodes))
 
     @property
     def _members(self) -> tuple[tuple[ManagedBroker, ...], ...]:

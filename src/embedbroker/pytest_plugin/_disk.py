@@ -13,6 +13,7 @@ from typing import Protocol
 
 from embedbroker.storage import Allocate, Disk, DiskFault, DiskOperation, FaultKind, Sync, SyncDirectory, WriteAt, Zero
 from embedbroker.testing import SimulatedDisk
+from embedclient.model import summary
 
 from ._arguments import check_seconds
 from ._carrier import Carrier, carried_now
@@ -50,6 +51,9 @@ class DiskSwitch:
         self._memory = disk if isinstance(disk, SimulatedDisk) else None
         self._fault: FaultKind | None = None
         self._latency_s = 0.0
+
+    def __repr__(self) -> str:
+        return summary(self, self.name, self._fault.name.lower() if self._fault is not None else None)
 
     @carried_now
     def fail(self) -> None:

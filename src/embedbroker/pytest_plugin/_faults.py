@@ -12,6 +12,8 @@ from random import Random
 
 import trio
 
+from embedclient.model import summary
+
 from ._arguments import check_seconds
 from ._carrier import Carrier, carried_now
 from ._surroundings import Around
@@ -33,6 +35,9 @@ class FaultPlan:
         self.random: Random = around.random
         self._around = around
         self._waiting = 0
+
+    def __repr__(self) -> str:
+        return summary(self, f"seed={self.seed}", f"pending={self.pending}")
 
     @property
     def _carrier(self) -> Carrier | None:

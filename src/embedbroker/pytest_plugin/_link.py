@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import trio
 
+from embedclient.model import summary
 from embedclient.transport import TransportLost
 
 from ._arguments import check_count, check_seconds
@@ -58,6 +59,9 @@ class Link:
         self._delay_s: dict[Direction, float] = {"to_broker": 0.0, "from_broker": 0.0}
         self._left: dict[Direction, int | None] = {"to_broker": None, "from_broker": None}
         self._connections: dict[_Connection, None] = {}
+
+    def __repr__(self) -> str:
+        return summary(self, self.name, f"connections={self.connection_count}")
 
     @property
     def connection_count(self) -> int:

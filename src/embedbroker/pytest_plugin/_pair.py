@@ -24,6 +24,7 @@ from embedbroker import (
 )
 from embedclient import Message
 from embedclient.errors import IllegalStateException
+from embedclient.model import summary
 
 from ._broker import ManagedBroker, has, prepare, wanted_of
 from ._carrier import carried, carried_now
@@ -136,6 +137,9 @@ class BrokerPair:
         self._around = around
         self._carrier = around.carrier
         self._between = between
+
+    def __repr__(self) -> str:
+        return summary(self, self.kind, self.primary, self.backup)
 
     # -- what it is ----------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ from embedclient.errors import (
     InvalidDestinationException,
     ResourceAllocationException,
 )
-from embedclient.model import Place, RoutingType, TransportConfiguration, Xid, did_you_mean, start_thread
+from embedclient.model import Place, RoutingType, TransportConfiguration, Xid, did_you_mean, start_thread, summary
 
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
@@ -164,6 +164,9 @@ class EmbeddedBroker:
         # A call on an instance would make another broker, with default settings: in memory, and open to everyone.
         vars(self)["in_thread"] = _refuse_in_thread
 
+    def __repr__(self) -> str:
+        return summary(self, *self._shown)
+
     def _make_hosted(self, make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None) -> HostedBackups:
         """Return what runs the backups of other brokers in this process."""
         from ._hosted_backups import HostedBackups, absolute
@@ -209,6 +212,11 @@ class EmbeddedBroker:
     def is_running(self) -> bool:
         """True if the broker was started and has neither stopped nor failed."""
         return self._run is not None and self._watch.role is not Role.STOPPED
+
+    @property
+    def _shown(self) -> tuple[str, ...]:
+        is_reachable = self._run is not None and self._run.life.serves and self.role is Role.LIVE
+        return (repr(self.config.name), self.role.value, *([f"at {self.url}"] if is_reachable else []))
 
     def _serving(self) -> Life:
         life = life_of(self)
@@ -860,6 +868,9 @@ class ThreadedBroker:
         self._error: BaseException | None = None
         # Where the program started it, if it did so without a block.
         self._opened_at: Place | None = None
+
+    def __repr__(self) -> str:
+        return summary(self, *self._broker._shown)
 
     @property
     def config(self) -> BrokerConfig:

@@ -27,6 +27,7 @@ from embedbroker.config import (
 )
 from embedbroker.node import check_filters
 from embedclient.errors import IllegalStateException, JMSException
+from embedclient.model import summary
 
 from ._configuration_watch import reloaded_parts
 
@@ -134,6 +135,9 @@ class ManagementCalls:
 
     def __init__(self, host: Callable[[], Host]) -> None:
         self._host = host
+
+    def __repr__(self) -> str:
+        return summary(self)
 
     async def get(self, resource: str, attribute: str) -> Any:
         """Return an attribute as a value of JSON.

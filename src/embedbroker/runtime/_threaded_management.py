@@ -29,6 +29,9 @@ class ThreadedManagementCalls:
         self._management = management
         self._run = run
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
     def get(self, resource: str, attribute: str) -> Any:
         """Return an attribute as a value of JSON.
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from embedclient.agent import LargeDelivery
 from embedclient.errors import ConnectionClosedException, IllegalStateException
-from embedclient.model import JMSMessage, Queue, TemporaryQueue
+from embedclient.model import JMSMessage, Queue, TemporaryQueue, summary
 
 from ._conversion import decode
 from ._inbox import Inbox
@@ -33,6 +33,10 @@ class QueueBrowser(ClosedByBlock):
         self._condition = condition
         self._inbox: Inbox | None = None
         self._closed = False
+
+    def __repr__(self) -> str:
+        chosen = f"where {self._selector}" if self._selector else None
+        return summary(self, f"of {self._queue}", chosen, "closed" if self._closed else None)
 
     @property
     def queue(self) -> Queue | TemporaryQueue:

@@ -33,7 +33,16 @@ from embedclient.errors import (
     InvalidClientIDException,
     JMSException,
 )
-from embedclient.model import Destination, Entropy, JMSMessage, make_uuid, uuid_text
+from embedclient.model import (
+    Destination,
+    Entropy,
+    JMSMessage,
+    TemporaryQueue,
+    TemporaryTopic,
+    make_uuid,
+    summary,
+    uuid_text,
+)
 
 from ._closing import settle_closing
 from ._consumer import MessageConsumer
@@ -136,6 +145,13 @@ class Connection(ClosedByBlock):
         self._left = False
         self._background: BackgroundScope | None = None
         edge.agent.on_notification = self._on_notification
+
+    def __repr__(self) -> str:
+        named = f"client_id={self._client_id!r}" if self._client_id is not None else None
+        place = self._edge.agent.connector
+        initial = self._initial
+        over = self._closed or (initial is not None and initial.closed)
+        return summary(self, place and f"to {place.place_text}", named, "closed" if over else None)
 
     @property
     def client_id(self) -> str | None:
@@ -382,13 +398,24 @@ class Connection(ClosedByBlock):
         agent_session = await own(self._edge, call)
         connection_id = self._client_id or self._uid
         context = SessionContext(
-            self._edge, agent_session, mode, self._settings, self._entropy, connection_id, self._temporaries
+            self._edge,
+            agent_session,
+            mode,
+            self._settings,
+            self._entropy,
+            connection_id,
+            self._temporaries,
+            self._delete_temporary,
         )
         session = kind(context, self._client_id, self._forget)
         if self._started:
             session._start_now()
         self._sessions[session] = None
         return session
+
+    async def _delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
+        async with self._pool.session() as pooled:
+            await pooled.session.delete_temporary(destination)
 
     async def _each_session(self, change: Callable[[Session], Awaitable[None]]) -> None:
         for session in list(self._sessions):

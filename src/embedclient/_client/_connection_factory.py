@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from embedclient.agent import LoadBalancingPolicy, LocatorSettings, SessionMode
-from embedclient.model import TLS
+from embedclient.model import TLS, summary
 
 from ._connection import Connection, open_connection, session_in_mode
 from ._context import JMSContext
@@ -65,6 +65,9 @@ class ConnectionFactory:
 
     def _make_loop(self) -> Loop:
         return trio_loop()
+
+    def __repr__(self) -> str:
+        return summary(self, repr(self.url))
 
     @property
     def url(self) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar, overload
 
 from embedclient.agent import DONE, Delivery
 from embedclient.errors import ConnectionClosedException, IllegalStateException, MessageFormatException
-from embedclient.model import Destination, JMSMessage
+from embedclient.model import Destination, JMSMessage, summary
 
 from ._inbox import check_may_end_without
 from ._intake import Intake, MessageListener, check_kind
@@ -29,6 +29,10 @@ class MessageConsumer(ClosedByBlock):
         self._listeners = listeners
         self._intake = intake
         self._selector = selector
+
+    def __repr__(self) -> str:
+        chosen = f"where {self._selector}" if self._selector else None
+        return summary(self, f"of {self.destination}", chosen, "closed" if self.closed else None)
 
     @property
     def destination(self) -> Destination:

@@ -19,6 +19,7 @@ from embedclient.model import (
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    summary,
 )
 
 from ._browser import QueueBrowser
@@ -44,6 +45,9 @@ class JMSProducer:
         self._correlation_id: str | bytes | None = None
         self._reply_to: Destination | None = None
         self._type: str | None = None
+
+    def __repr__(self) -> str:
+        return summary(self, "closed" if self._producer.closed else None)
 
     def set_priority(self, priority: int) -> Self:
         """Set the priority of later messages: 0 to 9, default 4."""
@@ -159,6 +163,9 @@ class JMSContext(ClosedByBlock):
         self._background = scope
         # The program may close the connection instead, from this context or from another one that shares it.
         self._connection._live_in(scope)
+
+    def __repr__(self) -> str:
+        return summary(self, self.session, "of", self.connection)
 
     @property
     def connection(self) -> Connection:

@@ -21,6 +21,7 @@ from embedclient.model import (
     Readable,
     ReadableBody,
     SaveTarget,
+    summary,
 )
 
 
@@ -78,6 +79,9 @@ class ClientMessage:
         self.message_id = 0
         self.delivery_count = 0
         self.on_acknowledge: OnAcknowledge | None = None
+
+    def __repr__(self) -> str:
+        return summary(self, f"to {self.address}", f"of type {self.type}")
 
     @classmethod
     def received(

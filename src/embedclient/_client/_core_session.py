@@ -15,7 +15,7 @@ from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Producer as AgentProducer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, IllegalStateException, JMSException
-from embedclient.model import Progress, Properties, RoutingType, selector_text
+from embedclient.model import Progress, Properties, RoutingType, selector_text, summary
 
 from ._closing import settle_closing
 from ._core_message import ClientMessage
@@ -42,6 +42,9 @@ class ClientConsumer(ClosedByBlock):
         self._agent_consumer = agent_consumer
         self._inbox = Inbox(session._edge, session._agent_session, agent_consumer, session._one_task)
         self._received = Received(agent_consumer)
+
+    def __repr__(self) -> str:
+        return summary(self, f"of {self.queue}", "closed" if self.closed else None)
 
     @property
     def queue(self) -> str:
@@ -174,6 +177,9 @@ class ClientProducer(ClosedByBlock):
         self._one_task = session._one_task
         self._agent_producer = agent_producer
 
+    def __repr__(self) -> str:
+        return summary(self, f"to {self.address or 'any address'}")
+
     @property
     def address(self) -> str | None:
         """Return the address it sends to; None if every message or send names its own address."""
@@ -236,6 +242,9 @@ class ClientSession(ClosedByBlock):
         self._agent_session = agent_session
         self._one_task = OneTask("the session")
         self._endings = Endings(edge, edge.agent.settings.call_timeout_ms / 1000)
+
+    def __repr__(self) -> str:
+        return summary(self, self.name, "closed" if self.closed else None)
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ from ._url_parameters import read_boolean, read_integer
 _CONSUMER_PRIORITY = "consumer-priority"
 # These decide which request the client sends and are not attributes of a queue.
 _DECIDED_ELSEWHERE = ("routing-type", "durable", "filter-string")
-_FIELDS = {name.replace("_", "-"): field for name, field in fields_dict(QueueAttributes).items()}
+_FIELDS = {name.removesuffix("_ms").replace("_", "-"): field for name, field in fields_dict(QueueAttributes).items()}
 
 
 @frozen
@@ -81,7 +81,7 @@ def _attributes(texts: Mapping[str, str], where: str) -> QueueAttributes:
     values: dict[str, bool | int | str | None] = {}
     for key, text in texts.items():
         if key in _FIELDS:
-            values[key.replace("-", "_")] = _read(key, text, str(_FIELDS[key].type), where)
+            values[_FIELDS[key].name] = _read(key, text, str(_FIELDS[key].type), where)
         elif key not in _DECIDED_ELSEWHERE:
             meant = did_you_mean(key, [*_FIELDS, _CONSUMER_PRIORITY])
             raise InvalidDestinationException(f"unknown queue attribute {key!r} in destination {where!r}{meant}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 from embedclient.errors import NamingException
-from embedclient.model import Queue, Topic, describe_url, did_you_mean
+from embedclient.model import Queue, Topic, describe_url, did_you_mean, summary
 
 from ._connection_factory import ConnectionFactory
 from ._locator import DEFAULT_URL
@@ -73,6 +73,9 @@ class Names(Generic[F]):
         self._usual = not self._urls
         if self._usual:
             self._urls = dict.fromkeys(_USUAL_FACTORIES, entries.get(PROVIDER_URL, DEFAULT_URL))
+
+    def __repr__(self) -> str:
+        return summary(self, ", ".join([*self._urls, *self._destinations]))
 
     def _bind(self, key: str, value: str) -> None:
         for prefix in _FACTORY_PREFIXES:

@@ -27,7 +27,7 @@ from embedclient.agent import (
     Topology,
 )
 from embedclient.errors import ConnectionLostException, JMSException
-from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration
+from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration, summary
 
 from ._closing import CLOSE_TIMEOUT_S, settle_closing
 from ._core_session import ClientSession
@@ -99,6 +99,9 @@ class ServerLocator:
 
     def _make_loop(self) -> Loop:
         return trio_loop()
+
+    def __repr__(self) -> str:
+        return summary(self, repr(self.url) if self.url else ", ".join(each.place_text for each in self.connectors))
 
     def create_session_factory(self) -> Opening[ClientSessionFactory]:
         """Connect: `async with locator.create_session_factory() as factory`.
@@ -215,6 +218,10 @@ class ClientSessionFactory(ClosedByBlock):
         self._edge = edge
         self._settings = settings
         self._background: BackgroundScope | None = None
+
+    def __repr__(self) -> str:
+        place = self.connector
+        return summary(self, "not connected" if place is None else f"to {place.place_text}")
 
     @property
     def settings(self) -> LocatorSettings:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, Self, TypeVar
 
 from embedclient.errors import IllegalStateException
-from embedclient.model import Place
+from embedclient.model import Place, summary
 
 from ._edge import BackgroundScope, Edge, Loop
 
@@ -63,6 +63,10 @@ class Opening(Generic[C]):
     def __init__(self, open_it: Callable[[], Coroutine[None, None, C]]) -> None:
         self._open = open_it
         self._opened: C | None = None
+
+    def __repr__(self) -> str:
+        state = "opened" if self._opened is not None else "not opened yet: use `async with` or `await`"
+        return summary(self, state)
 
     def __await__(self) -> Generator[None, None, C]:
         return self._open().__await__()

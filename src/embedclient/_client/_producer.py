@@ -16,7 +16,7 @@ from embedclient.errors import (
     InvalidTypeException,
     InvalidValueException,
 )
-from embedclient.model import DeliveryMode, Destination, Progress, Readable
+from embedclient.model import DeliveryMode, Destination, Progress, Readable, summary
 
 from ._closing import settle_closing
 from ._conversion import Body, as_content, readable_of
@@ -51,6 +51,10 @@ class Receipt:
         self._waiting: list[Signal] = []
         if not call.done:
             call.on_done = self._notify
+
+    def __repr__(self) -> str:
+        error = self._call.error if self._call.done else None
+        return summary(self, repr(error) if error is not None else "done" if self._call.done else "not done")
 
     @property
     def done(self) -> bool:
@@ -113,6 +117,9 @@ class MessageProducer(ClosedByBlock):
         address = None if destination is None else destination.message_address
         self._agent_producer = context.agent_session.create_producer(address)
         context.edge.flush_soon()
+
+    def __repr__(self) -> str:
+        return summary(self, f"to {self._destination or 'any destination'}", "closed" if self.closed else None)
 
     @property
     def destination(self) -> Destination | None:

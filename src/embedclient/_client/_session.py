@@ -19,8 +19,10 @@ from embedclient.model import (
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    deletable,
     filter_for_selector,
     subscription_queue_name,
+    summary,
 )
 
 from ._browser import QueueBrowser
@@ -46,6 +48,9 @@ class Session(ClosedByBlock):
         self._client_id = client_id
         self._on_close = on_close
         self._listeners = Listeners(context)
+
+    def __repr__(self) -> str:
+        return summary(self, self._context.mode.name, "closed" if self.closed else None)
 
     @property
     def transacted(self) -> bool:
@@ -228,7 +233,8 @@ class Session(ClosedByBlock):
             IllegalStateException: another task uses the session, or the session is closed.
             ConnectionLostException: the connection is lost for good.
         """
-        return TemporaryQueue(await self._own(self._context.agent_session.destinations.create_temporary_queue))
+        name = await self._own(self._context.agent_session.destinations.create_temporary_queue)
+        return deletable(TemporaryQueue(name), self._context.delete_temporary)
 
     async def create_temporary_topic(self) -> TemporaryTopic:
         """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it.
@@ -239,7 +245,8 @@ class Session(ClosedByBlock):
             IllegalStateException: another task uses the session, or the session is closed.
             ConnectionLostException: the connection is lost for good.
         """
-        return TemporaryTopic(await self._own(self._context.agent_session.destinations.create_temporary_topic))
+        name = await self._own(self._context.agent_session.destinations.create_temporary_topic)
+        return deletable(TemporaryTopic(name), self._context.delete_temporary)
 
     async def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends.

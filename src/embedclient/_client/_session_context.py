@@ -6,14 +6,14 @@ depend on the classes that use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from embedclient.agent import Call, Delivery, LocatorSettings, SessionMode
 from embedclient.agent import Consumer as AgentConsumer
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import ConnectionClosedException, InvalidDestinationException
-from embedclient.model import Destination, Entropy, RoutingType, make_uuid, uuid_text
+from embedclient.model import Destination, Entropy, RoutingType, TemporaryQueue, TemporaryTopic, make_uuid, uuid_text
 
 from ._destinations import ResolvedDestination, place_of
 from ._edge import Edge
@@ -38,6 +38,7 @@ class SessionContext:
         entropy: Entropy,
         connection_id: str,
         temporaries: set[str],
+        delete_temporary: Callable[[TemporaryQueue | TemporaryTopic], Awaitable[None]],
     ) -> None:
         self.edge = edge
         self.agent_session = agent_session
@@ -47,6 +48,7 @@ class SessionContext:
         self.connection_id = connection_id
         # Addresses of the temporary destinations that the connection made; all its sessions share this set.
         self.temporaries = temporaries
+        self.delete_temporary = delete_temporary
         self.call_timeout_s = settings.call_timeout_ms / 1000
         self.endings = Endings(edge, self.call_timeout_s)
         self.one_task = OneTask("the session")

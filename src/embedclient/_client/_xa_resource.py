@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from embedclient.agent import Call
 from embedclient.agent import Session as AgentSession
 from embedclient.errors import IllegalStateException
-from embedclient.model import XaCode, XaFlag, Xid
+from embedclient.model import XaCode, XaFlag, Xid, summary
 
 from ._edge import Edge
 from ._inbox import OneTask
@@ -41,6 +41,9 @@ class XAResource:
         self._edge = edge
         self._agent_session = agent_session
         self._one_task = one_task
+
+    def __repr__(self) -> str:
+        return summary(self, f"of session {self._agent_session.name}")
 
     async def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
         """Assign later work of the session to the branch.

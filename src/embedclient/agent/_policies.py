@@ -6,7 +6,7 @@ index. It must not depend on the connectors themselves.
 
 from collections.abc import Callable
 
-from embedclient.model import Entropy
+from embedclient.model import Entropy, summary
 
 LoadBalancingPolicy = Callable[[int], int]
 
@@ -23,6 +23,9 @@ class RoundRobinPolicy:
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
         self._position: int | None = None
+
+    def __repr__(self) -> str:
+        return summary(self, f"at {self._position}" if self._position is not None else None)
 
     def __call__(self, count: int) -> int:
         if self._position is None:
@@ -46,6 +49,9 @@ class RandomPolicy:
     def __init__(self, entropy: Entropy) -> None:
         self._entropy = entropy
 
+    def __repr__(self) -> str:
+        return summary(self)
+
     def __call__(self, count: int) -> int:
         return int(self._entropy.random() * count)
 
@@ -63,6 +69,9 @@ class RandomStickyPolicy:
         self._entropy = entropy
         self._chosen: int | None = None
 
+    def __repr__(self) -> str:
+        return summary(self, f"at {self._chosen}" if self._chosen is not None else None)
+
     def __call__(self, count: int) -> int:
         if self._chosen is None:
             self._chosen = int(self._entropy.random() * count)
@@ -73,6 +82,9 @@ class FirstElementPolicy:
     """Always take the first connector."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        return summary(self)
 
     def __call__(self, count: int) -> int:
         assert count > 0

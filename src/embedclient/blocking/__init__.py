@@ -234,6 +234,9 @@ class ConnectionFactory:
             tls=tls,
         )
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def url(self) -> str:
         """Return the URL in a form for logs: hosts and names of parameters, without their values."""
@@ -402,6 +405,9 @@ class ServerLocator:
         self._inner = _client.ServerLocator(
             url, connectors=connectors, settings=settings, load_balancing_policy=load_balancing_policy, tls=tls
         )
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def settings(self) -> LocatorSettings:

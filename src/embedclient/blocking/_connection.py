@@ -34,6 +34,9 @@ class Connection:
         self._inner = inner
         self._leave = leave
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def exception_listener(self) -> Callable[[JMSException], object] | None:
         return self._portal.original(self._inner.exception_listener)
@@ -220,6 +223,9 @@ class JMSContext:
         self._inner = inner
         self._leave = leave
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def connection(self) -> Connection:
         """Return the connection. Other contexts made from this one share it."""
@@ -340,11 +346,11 @@ class JMSContext:
 
     def create_temporary_queue(self) -> TemporaryQueue:
         """See `Session.create_temporary_queue`."""
-        return self._portal.call(self._inner.create_temporary_queue)
+        return self._portal.temporary(self._portal.call(self._inner.create_temporary_queue))
 
     def create_temporary_topic(self) -> TemporaryTopic:
         """See `Session.create_temporary_topic`."""
-        return self._portal.call(self._inner.create_temporary_topic)
+        return self._portal.temporary(self._portal.call(self._inner.create_temporary_topic))
 
     def unsubscribe(self, name: str) -> None:
         """See `Session.unsubscribe`."""

@@ -30,6 +30,9 @@ class ClientSessionFactory:
         self._inner = inner
         self._leave = leave
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def settings(self) -> LocatorSettings:
         """Return the settings of the factory."""
@@ -109,6 +112,9 @@ class ClientSession:
     def __init__(self, portal: Portal, inner: _client.ClientSession) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def name(self) -> str:
@@ -338,6 +344,9 @@ class ClientProducer:
         self._portal = portal
         self._inner = inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def address(self) -> str | None:
         """Return the address it sends to; None if every message or send names its own address."""
@@ -398,6 +407,9 @@ class ClientConsumer:
     def __init__(self, portal: Portal, inner: _client.ClientConsumer) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def queue(self) -> str:

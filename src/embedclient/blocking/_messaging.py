@@ -39,6 +39,9 @@ class MessageProducer:
         self._portal = portal
         self._inner = inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def delivery_mode(self) -> DeliveryMode:
         return self._inner.delivery_mode
@@ -217,6 +220,9 @@ class Receipt:
         self._portal = portal
         self._inner = inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def done(self) -> bool:
         """Return True if the outcome is known."""
@@ -242,6 +248,9 @@ class MessageConsumer:
     def __init__(self, portal: Portal, inner: _client.MessageConsumer) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def destination(self) -> Destination:
@@ -384,6 +393,9 @@ class QueueBrowser:
         self._portal = portal
         self._inner = inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def queue(self) -> Queue | TemporaryQueue:
         """Return the queue that is browsed."""
@@ -441,6 +453,9 @@ class JMSProducer:
     def __init__(self, portal: Portal, inner: _client.JMSProducer) -> None:
         self._portal = portal
         self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     def set_priority(self, priority: int) -> Self:
         """Set the priority of later messages: 0 to 9, default 4."""

@@ -22,7 +22,7 @@ import trio
 
 from embedclient._client import ClientMessage, Closeable, Connection, JMSContext, Opening
 from embedclient.errors import ConnectionClosedException, IllegalStateException
-from embedclient.model import JMSMessage, Place, Processing, ThreadShortage
+from embedclient.model import JMSMessage, Place, Processing, TemporaryQueue, TemporaryTopic, ThreadShortage, deletable
 from embedclient.transport import run_in_thread
 
 from ._event_loop import CLOSED, EventLoop
@@ -30,6 +30,7 @@ from ._event_loop import CLOSED, EventLoop
 T = TypeVar("T")
 P = ParamSpec("P")
 C = TypeVar("C", bound=Closeable)
+D = TypeVar("D", TemporaryQueue, TemporaryTopic)
 M = TypeVar("M", bound=JMSMessage | ClientMessage)
 
 _log = logging.getLogger("embedclient")
@@ -370,6 +371,11 @@ class Portal:
         return await open_it()
 
     # Values that make calls when they are used
+
+    def temporary(self, destination: D) -> D:
+        """Return a temporary destination whose `delete()` blocks."""
+        blocking: Callable[..., Any] = lambda _: self.call(destination.delete)  # noqa: E731
+        return deletable(destination, blocking)
 
     def message(self, message: M) -> M:
         """Return a message whose `acknowledge()` and access to a large body block, instead of returning awaitables."""

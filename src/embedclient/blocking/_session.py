@@ -27,6 +27,9 @@ class Session:
         self._portal = portal
         self._inner = inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def transacted(self) -> bool:
         """Return True if the session has transactions."""
@@ -175,7 +178,7 @@ class Session:
             IllegalStateException: another task uses the session, or the session is closed.
             ConnectionLostException: the connection is lost for good.
         """
-        return self._portal.call(self._inner.create_temporary_queue)
+        return self._portal.temporary(self._portal.call(self._inner.create_temporary_queue))
 
     def create_temporary_topic(self) -> TemporaryTopic:
         """Create a topic that lives as long as the connection. Only sessions of this connection may subscribe to it.
@@ -186,7 +189,7 @@ class Session:
             IllegalStateException: another task uses the session, or the session is closed.
             ConnectionLostException: the connection is lost for good.
         """
-        return self._portal.call(self._inner.create_temporary_topic)
+        return self._portal.temporary(self._portal.call(self._inner.create_temporary_topic))
 
     def delete_temporary(self, destination: TemporaryQueue | TemporaryTopic) -> None:
         """Delete a temporary destination before its connection ends.

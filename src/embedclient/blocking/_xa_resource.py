@@ -29,6 +29,9 @@ class XAResource:
         self._portal = portal
         self._inner = inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     def start(self, xid: Xid, flags: XaFlag = XaFlag.TMNOFLAGS) -> None:
         """Assign later work of the session to the branch.
 

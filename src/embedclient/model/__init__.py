@@ -24,6 +24,7 @@ from ._destination import (
     TemporaryQueue,
     TemporaryTopic,
     Topic,
+    deletable,
     fully_qualified_name,
     parse_destination,
     split_attributes,
@@ -36,6 +37,7 @@ from ._ping_period import ping_period_ms
 from ._place import Place, WarnsWhenDeleted
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
 from ._similar_name import did_you_mean
+from ._summary import summary
 from ._thread_shortage import ThreadShortage, is_thread_shortage, start_thread
 from ._time import Entropy, Instant, make_uuid, uuid_text
 from ._tls import TLS, TLSContext, TLSSettings, as_tls, read_tls_parameter, tls_parameter_name
@@ -145,6 +147,7 @@ __all__ = [
     "Xid",
     "as_tls",
     "can_be_dialled",
+    "deletable",
     "describe_name",
     "describe_url",
     "did_you_mean",
@@ -170,6 +173,7 @@ __all__ = [
     "split_members",
     "start_thread",
     "subscription_queue_name",
+    "summary",
     "tls_parameter_name",
     "unfit_parameter",
     "unsupported_scheme",

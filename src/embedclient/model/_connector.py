@@ -192,6 +192,13 @@ class TransportConfiguration:
         return int(self.port_text)
 
     @property
+    def place_text(self) -> str:
+        """Return where it leads, in a form for logs: host and port, or the name of a broker in this process."""
+        if self.factory == IN_VM_CONNECTOR_FACTORY:
+            return f"vm://{describe_name(str(self.parameters.get('serverId', '')))}"
+        return f"{describe_name(self.host)}:{describe_name(self.port_text)}"
+
+    @property
     def _place(self) -> tuple[str, str]:
         """Return the place it leads to. The port as text: a peer may send a value that is no number."""
         host = self.host.lower()

@@ -6,10 +6,12 @@ mark, and the queue names of subscriptions. Does not depend on the existence of 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from ..errors import IllegalStateException
 from ._checks import instance
 from ._message import RoutingType
 
@@ -19,6 +21,7 @@ __all__ = [
     "TemporaryQueue",
     "TemporaryTopic",
     "Topic",
+    "deletable",
     "fully_qualified_name",
     "parse_destination",
     "split_attributes",
@@ -27,6 +30,8 @@ __all__ = [
 ]
 
 _SEPARATOR = "::"
+T = TypeVar("T", bound="TemporaryQueue | TemporaryTopic")
+Delete = Callable[["TemporaryQueue | TemporaryTopic"], Awaitable[None]]
 
 
 def split_attributes(name: str) -> tuple[str, dict[str, str]]:
@@ -137,6 +142,7 @@ class TemporaryQueue:
     """
 
     name: str
+    _delete: Delete | None = field(default=None, eq=False, repr=False, kw_only=True)
 
     routing_type: ClassVar[RoutingType] = RoutingType.ANYCAST
     is_temporary: ClassVar[bool] = True
@@ -156,6 +162,14 @@ class TemporaryQueue:
         """Return the name of the core queue."""
         return self.name
 
+    def delete(self) -> Awaitable[None]:
+        """Delete the queue with its messages before its connection ends. In a blocking program the call waits.
+
+        Raises:
+            IllegalStateException: the queue has consumers, or another connection made it.
+        """
+        return _delete(self, self._delete)
+
     def __str__(self) -> str:
         return f"temp-queue://{self.name}"
 
@@ -169,6 +183,7 @@ class TemporaryTopic:
     """
 
     name: str
+    _delete: Delete | None = field(default=None, eq=False, repr=False, kw_only=True)
 
     routing_type: ClassVar[RoutingType] = RoutingType.MULTICAST
     is_temporary: ClassVar[bool] = True
@@ -183,11 +198,31 @@ class TemporaryTopic:
         """Return the address of messages to it."""
         return self.name
 
+    def delete(self) -> Awaitable[None]:
+        """Delete the topic with its messages before its connection ends. In a blocking program the call waits.
+
+        Raises:
+            IllegalStateException: the topic has consumers, or another connection made it.
+        """
+        return _delete(self, self._delete)
+
     def __str__(self) -> str:
         return f"temp-topic://{self.name}"
 
 
 Destination = Queue | Topic | TemporaryQueue | TemporaryTopic
+
+
+def deletable(destination: T, delete: Delete) -> T:
+    """Return the same temporary destination, with what its `delete` does."""
+    return evolve(destination, delete=delete)
+
+
+def _delete(destination: TemporaryQueue | TemporaryTopic, delete: Delete | None) -> Awaitable[None]:
+    if delete is None:
+        raise IllegalStateException(f"{destination} is deleted by the connection that made it, and by no other")
+    return delete(destination)
+
 
 _BY_PREFIX: dict[str, type[Queue] | type[Topic] | type[TemporaryQueue] | type[TemporaryTopic]] = {
     "queue://": Queue,

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn, Protocol, Self, TypeAlias
 from ..errors import IllegalStateException
 from ._jms_source import MessageSource
 from ._saving import SaveTarget, TargetFile
+from ._summary import summary
 
 __all__ = [
     "DONE_WAITING",
@@ -71,6 +72,9 @@ class BodyChunks(ABC):
 
     In the blocking facade it is `for piece in message.chunks()`. It can be iterated once.
     """
+
+    def __repr__(self) -> str:
+        return summary(self, "of a body")
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self

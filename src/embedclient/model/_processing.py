@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any
 
+from ._summary import summary
+
 __all__ = ["Processing"]
 
 
@@ -26,6 +28,9 @@ class Processing:
     def __init__(self, finish: Callable[[BaseException | None], Awaitable[bool]]) -> None:
         self._finish = finish
         self._call: Callable[..., Any] | None = None
+
+    def __repr__(self) -> str:
+        return summary(self, "of a message")
 
     def use_calls(self, call: Callable[..., Any]) -> None:
         """Set the function that waits for the end, in a blocking program."""

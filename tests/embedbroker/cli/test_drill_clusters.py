@@ -85,7 +85,7 @@ def test_each_broker_of_a_cluster_finds_all_others(tmp_path: Path, ha: Ha, broke
         assert cluster is not None
         named = {config.connectors[name].parameters["port"] for name in cluster.static_connectors}
         assert len(named) == brokers - 1 and config.port not in named
-        assert config.address_settings["#"].redistribution_delay == 0
+        assert config.address_settings["#"].redistribution_delay_ms == 0
 
 
 def test_a_node_is_back_when_messages_go_to_it_and_from_it() -> None:

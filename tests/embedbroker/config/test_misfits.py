@@ -110,8 +110,8 @@ def test_the_defaults_fit() -> None:
         ),
         ({"output_total_bytes_max": 2_000}, "output_total_bytes_max=2000 is below output_bytes_max=67108864:"),
         (
-            {"address_settings": {"a.#": AddressSettings(min_expiry_delay=20, max_expiry_delay=10)}},
-            "address_settings 'a.#': min_expiry_delay=20 is above max_expiry_delay=10:",
+            {"address_settings": {"a.#": AddressSettings(min_expiry_delay_ms=20, max_expiry_delay_ms=10)}},
+            "address_settings 'a.#': min_expiry_delay_ms=20 is above max_expiry_delay_ms=10:",
         ),
         ({"security_enabled": True}, "security is enabled without users: every login is refused;"),
         ({"users": [User("idle", "secret")]}, "user 'idle' has no role, so it has no permission;"),

@@ -314,7 +314,7 @@ def test_settings_replace_the_default_ones_by_match(tmp_path: Path) -> None:
     </address-settings>"""
     assert load(tmp_path, core).config.address_settings == {
         "#": AddressSettings(dead_letter_address="Dead"),
-        "orders.*": AddressSettings(dead_letter_address="", expiry_delay=5),
+        "orders.*": AddressSettings(dead_letter_address="", expiry_delay_ms=5),
     }
 
 

@@ -71,7 +71,7 @@ def test_it_loads(tmp_path: Path) -> None:
     settings = AddressSettings(
         dead_letter_address="DLQ",
         expiry_address="ExpiryQueue",
-        redelivery_delay=0,
+        redelivery_delay_ms=0,
         max_size_bytes=-1,
         address_full_policy=AddressFullPolicy.BLOCK,
         auto_create_queues=True,

@@ -193,7 +193,7 @@ def test_an_included_file_stands_in_for_the_include(tmp_path: Path) -> None:
     (tmp_path / "parts" / "settings.xml").write_text(SETTINGS.format("<expiry-delay>${delay}</expiry-delay>"))
     include = "<xi:include href='${where}/settings.xml'/>"
     config = load(tmp_path, include, {"where": "parts", "delay": "9"}).config
-    assert config.address_settings["a"].expiry_delay == 9
+    assert config.address_settings["a"].expiry_delay_ms == 9
 
 
 def test_errors_in_an_included_file_name_it(tmp_path: Path) -> None:

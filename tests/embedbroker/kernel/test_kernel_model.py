@@ -38,7 +38,7 @@ SETTINGS = {
         dead_letter_address=DEAD,
         expiry_address=EXPIRED,
         max_delivery_attempts=ATTEMPTS_MAX,
-        redelivery_delay=REDELIVERY_DELAY_MS,
+        redelivery_delay_ms=REDELIVERY_DELAY_MS,
         auto_delete_queues=False,
         auto_delete_addresses=False,
     )

@@ -21,7 +21,7 @@ SAME_TRANSACTION = ("add", "acknowledge", "commit")
 
 
 def stage_with(delay: int = 0, **config: object) -> Stage:
-    stage = Stage({"#": AddressSettings(redistribution_delay=delay, redelivery_delay=1000)}, **config)  # type: ignore[arg-type]
+    stage = Stage({"#": AddressSettings(redistribution_delay_ms=delay, redelivery_delay_ms=1000)}, **config)  # type: ignore[arg-type]
     stage.queue("orders")
     return stage
 
@@ -199,13 +199,13 @@ def test_settings_of_a_running_broker_end_and_begin_it(delay: int) -> None:
     bind(stage, consumers=("n = 9",), load_balancing=OFF_WITH)
     stage.kernel.redistribution.consider(stage.kernel.address_manager.queues["orders"])
     fill(stage, "a", n=1)
-    stage.kernel.settings_table.set_address("#", AddressSettings(redistribution_delay=-1))
+    stage.kernel.settings_table.set_address("#", AddressSettings(redistribution_delay_ms=-1))
     stage.run_all()
     fill(stage, "b", n=9)
     stage.pass_time(1)
     assert (stage.waiting("orders"), moved(stage)) == (["a", "b"], [])
     assert stage.kernel.redistribution.due == math.inf
-    stage.kernel.settings_table.set_address("#", AddressSettings(redistribution_delay=delay))
+    stage.kernel.settings_table.set_address("#", AddressSettings(redistribution_delay_ms=delay))
     stage.run_all()
     stage.pass_time(1)
     assert (stage.waiting("orders"), moved(stage)) == (["a"], ["b"])

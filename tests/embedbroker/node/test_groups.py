@@ -301,7 +301,7 @@ def test_a_new_consumer_gets_groups_where_they_are_balanced_again(rebalances: bo
 
 def test_the_largest_delays_of_settings_end_at_the_largest_time() -> None:
     largest = 2**63 - 1
-    stage = stage_with(expiry_delay=largest, redelivery_delay=largest, max_redelivery_delay=largest)
+    stage = stage_with(expiry_delay_ms=largest, redelivery_delay_ms=largest, max_redelivery_delay_ms=largest)
     send(stage, grouped("one", "a"))
     consumer = consumer_of(stage, transacted=True)
     assert consumer.packets(SessionReceiveMessage)[0].message.expiration == largest

@@ -143,7 +143,7 @@ def test_an_address_is_purged_as_a_whole_or_not_at_all() -> None:
 @pytest.mark.parametrize("delay_ms", [0, 60_000])
 def test_a_queue_stays_if_its_address_that_must_go_with_it_may_not_be_deleted(delay_ms: int) -> None:
     """Without a delay the address goes with its last queue anyway, which requires no permission."""
-    keeps = {"#": AddressSettings(auto_delete_addresses_delay=delay_ms)}
+    keeps = {"#": AddressSettings(auto_delete_addresses_delay_ms=delay_ms)}
     manager = manager_with(EVERYTHING - {P.DELETE_ADDRESS}, address_settings=keeps)
     assert manager.call("broker", "destroyQueue", "n", True, True) is None
     addresses = manager.peer.stage.node.kernel.address_manager.addresses
@@ -160,7 +160,7 @@ def test_a_queue_stays_if_its_address_that_must_go_with_it_may_not_be_deleted(de
 
 
 def test_an_address_that_its_settings_keep_goes_with_its_last_queue_on_request() -> None:
-    keeps = {"#": AddressSettings(auto_delete_addresses_delay=60_000)}
+    keeps = {"#": AddressSettings(auto_delete_addresses_delay_ms=60_000)}
     manager = manager_with(EVERYTHING, address_settings=keeps)
     addresses = manager.peer.stage.node.kernel.address_manager.addresses
     for name in ("n", "q"):

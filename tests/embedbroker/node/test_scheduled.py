@@ -241,7 +241,7 @@ def test_an_expired_message_is_not_delivered_when_it_is_due(stage: Stage) -> Non
 
 
 def delayed_stage(**settings: object) -> Stage:
-    values = {"redelivery_delay": 1000, **settings}
+    values = {"redelivery_delay_ms": 1000, **settings}
     stage = Stage(durable=True, address_settings={"#": AddressSettings(**values)})  # type: ignore[arg-type]
     peer = stage.connect().open_session("first")
     peer.create_queue()
@@ -266,7 +266,7 @@ def assert_comes_after(stage: Stage, consumer: Peer, seconds: float) -> None:
 
 
 def test_a_rolled_back_message_waits_longer_each_time_up_to_the_maximum() -> None:
-    stage = delayed_stage(redelivery_delay_multiplier=2.0, max_redelivery_delay=3000)
+    stage = delayed_stage(redelivery_delay_multiplier=2.0, max_redelivery_delay_ms=3000)
     consumer = consumer_of(stage, transacted=True)
     for seconds in (1, 2, 3, 3):
         roll_back(stage, consumer)

@@ -473,7 +473,7 @@ async def test_messages_follow_a_consumer_to_another_member(
     broker_cluster: MakeCluster, broker_clock: BrokerClock
 ) -> None:
     """Redistribution, over the bridge: what waits where no consumer is goes where one comes."""
-    cluster = broker_cluster(2, brokers={"address_settings": {"#": AddressSettings(redistribution_delay=0)}})
+    cluster = broker_cluster(2, brokers={"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}})
     a, b = cluster.nodes
     await cluster.start()
     async with session_at(a.url) as session:

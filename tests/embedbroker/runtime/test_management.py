@@ -181,7 +181,7 @@ def test_diverts_are_adopted_from_another_thread() -> None:
 EVERY_KIND = AddressSettings(
     dead_letter_address="dead",
     max_delivery_attempts=2,
-    redelivery_delay=100,
+    redelivery_delay_ms=100,
     redelivery_delay_multiplier=1.5,
     address_full_policy=AddressFullPolicy.FAIL,
     send_to_dla_on_no_route=False,

@@ -73,7 +73,7 @@ def broker_config(plan: BrokerPlan, name: str) -> BrokerConfig:
         dead_letter_address=DEAD_LETTERS,
         expiry_address=EXPIRED,
         max_delivery_attempts=plan.max_delivery_attempts,
-        redelivery_delay=plan.redelivery_delay_ms,
+        redelivery_delay_ms=plan.redelivery_delay_ms,
         default_group_rebalance=plan.rebalances,
         default_group_rebalance_pause_dispatch=plan.rebalances,
         default_group_first_key=FIRST_IN_GROUP if plan.rebalances else None,

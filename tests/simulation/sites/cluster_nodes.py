@@ -80,7 +80,7 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
             "#": AddressSettings(
                 auto_create_addresses=False,
                 auto_create_queues=False,
-                redistribution_delay=plan.redistribution_delay_ms,
+                redistribution_delay_ms=plan.redistribution_delay_ms,
             )
         },
         connectors={each: f"tcp://{each}:{_PORT}" for names in hosts.values() for each in names},

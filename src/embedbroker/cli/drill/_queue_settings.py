@@ -25,7 +25,7 @@ def dead_letters_of(config: BrokerConfig) -> str | None:
 
 def objection_to(config: BrokerConfig) -> str | None:
     """Return why a drill cannot have its queue there; None if it can."""
-    delays = (_setting(config, name) for name in ("expiry_delay", "max_expiry_delay"))
+    delays = (_setting(config, name) for name in ("expiry_delay_ms", "max_expiry_delay_ms"))
     if any(delay not in (None, -1) for delay in delays):
         return f"messages expire (expiry-delay), and a drill would miss them: set -1 for address {QUEUE!r}"
     there = any(QUEUE in (address.anycast or {}) for address in config.addresses.values())

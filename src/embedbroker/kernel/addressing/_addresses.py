@@ -190,7 +190,7 @@ class AddressManager:
         address = self.addresses.get(queue.address)
         if address is None or self.is_bound(address) or not address.definition.auto_created:
             return
-        if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay == 0:
+        if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay_ms == 0:
             self.remove_address(address)
 
     def is_bound(self, address: Address) -> bool:
@@ -492,7 +492,7 @@ class AddressManager:
             purge_on_no_consumers=default(request.purge_on_no_consumers, settings.default_purge_on_no_consumers),
             auto_created=request.auto_created,
             auto_delete=default(request.auto_delete, auto_delete),
-            auto_delete_delay=default(request.auto_delete_delay, settings.auto_delete_queues_delay),
+            auto_delete_delay=default(request.auto_delete_delay, settings.auto_delete_queues_delay_ms),
             auto_delete_message_count=default(
                 request.auto_delete_message_count, settings.auto_delete_queues_message_count
             ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from embedbroker.config import Transformer, forwarding_addresses
 from embedclient.errors import ErrorCode, RemoteProtocolError
-from embedclient.model import Origin, PropertyValue, RoutingType
+from embedclient.model import Origin, PropertyValue, RoutingType, summary
 
 from .._definitions import DivertDefinition
 from .._refusal import Refused
@@ -38,6 +38,9 @@ class DivertedMessage:
         self.priority = message.priority
         self.expiration = message.expiration
         self.timestamp = message.timestamp
+
+    def __repr__(self) -> str:
+        return summary(self, f"of {self.original_address} for {self.address}")
 
     def property(self, name: str) -> PropertyValue:
         """Return a property as a selector reads it, None when it is missing.

@@ -13,13 +13,13 @@ _LONG_MAX = 2**63 - 1
 
 def adjusts_expiration(settings: AddressSettings) -> bool:
     """Return True if the settings change any expiration."""
-    has_delays = not settings.expiry_delay == settings.min_expiry_delay == settings.max_expiry_delay == -1
+    has_delays = not settings.expiry_delay_ms == settings.min_expiry_delay_ms == settings.max_expiry_delay_ms == -1
     return has_delays or bool(settings.no_expiry)
 
 
 def with_expiry_settings(message: Message, settings: AddressSettings, now_ms: int) -> Message:
     """Apply no-expiry, expiry-delay, min- and max-expiry-delay; return the message itself if they change nothing."""
-    delay, shortest, longest = settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay
+    delay, shortest, longest = settings.expiry_delay_ms, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms
     assert delay is not None and shortest is not None and longest is not None
     expiration = message.expiration
     if settings.no_expiry:

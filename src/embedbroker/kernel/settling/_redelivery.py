@@ -25,8 +25,8 @@ def redelivery_delay_ms(settings: AddressSettings, deliveries: int, message_id: 
         deliveries: Delivery count of the message, this return included.
         message_id: Id of the message. Collision avoidance spreads messages by it, so that a delay is reproducible.
     """
-    first, multiplier = settings.redelivery_delay, settings.redelivery_delay_multiplier
-    factor, longest = settings.redelivery_collision_avoidance_factor, settings.max_redelivery_delay
+    first, multiplier = settings.redelivery_delay_ms, settings.redelivery_delay_multiplier
+    factor, longest = settings.redelivery_collision_avoidance_factor, settings.max_redelivery_delay_ms
     assert first is not None and multiplier is not None and factor is not None and longest is not None
     if first <= 0:
         return 0

@@ -208,7 +208,7 @@ class Settlement:
             self._removal.leave(queue, (reference,), Leaving.REMOVED)
             return
         delay_ms = 0
-        if is_rollback and settings.redelivery_delay and not is_dead:
+        if is_rollback and settings.redelivery_delay_ms and not is_dead:
             delay_ms = redelivery_delay_ms(settings, reference.delivery_count, message.message_id)
         due_ms = min(queue.owner.now_ms + delay_ms, _LONG_MAX) if delay_ms else 0
         # A count that was written before the delivery is taken back, too.

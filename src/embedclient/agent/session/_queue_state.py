@@ -4,7 +4,9 @@ Responsible for values only: the answers to queries, and the attributes of a que
 older broker does not send becomes None. Does not depend on the time of queries.
 """
 
-from attrs import asdict, fields_dict, frozen
+from typing import Any
+
+from attrs import fields_dict, frozen
 
 from embedclient.wire.core import (
     CreateQueue,
@@ -52,13 +54,13 @@ class QueueAttributes:
         last_value_key: name of that property, in place of ``_AMQ_LVQ_NAME``.
         non_destructive: acknowledged messages stay in the queue.
         consumers_before_dispatch: number of consumers before the first delivery.
-        delay_before_dispatch: milliseconds to wait for them; -1 waits without a limit.
+        delay_before_dispatch_ms: how long to wait for them; -1 waits without a limit.
         group_rebalance: share groups out again when a consumer comes.
         group_rebalance_pause_dispatch: pause deliveries until messages in delivery are acknowledged, then share out.
         group_buckets: number of buckets that share out groups; -1 remembers each group by itself, 0 has no groups.
         group_first_key: name of a property that marks the first message of a group for its consumer.
         auto_delete: delete the queue when it has no consumer and no message.
-        auto_delete_delay: milliseconds before that.
+        auto_delete_delay_ms: how long it must be unused before that.
         auto_delete_message_count: messages that may be left at that time; -1 allows any number.
         ring_size: maximum number of messages; the oldest one leaves. -1 sets no limit.
         enabled: messages are routed to the queue.
@@ -71,13 +73,13 @@ class QueueAttributes:
     last_value_key: str | None = None
     non_destructive: bool | None = None
     consumers_before_dispatch: int | None = None
-    delay_before_dispatch: int | None = None
+    delay_before_dispatch_ms: int | None = None
     group_rebalance: bool | None = None
     group_rebalance_pause_dispatch: bool | None = None
     group_buckets: int | None = None
     group_first_key: str | None = None
     auto_delete: bool | None = None
-    auto_delete_delay: int | None = None
+    auto_delete_delay_ms: int | None = None
     auto_delete_message_count: int | None = None
     ring_size: int | None = None
     enabled: bool | None = None
@@ -145,7 +147,8 @@ class AddressState:
     supports_anycast: bool | None = None
 
 
-_ATTRIBUTE_NAMES = tuple(fields_dict(QueueAttributes))
+# By the names in packets.
+_ATTRIBUTE_NAMES = {name.removesuffix("_ms"): name for name in fields_dict(QueueAttributes)}
 
 
 def queue_state(answer: Packet) -> QueueState:
@@ -163,7 +166,7 @@ def queue_state(answer: Packet) -> QueueState:
         auto_created = answer.auto_created
         routing_type = answer.routing_type
         window = answer.default_consumer_window_size
-        attributes = QueueAttributes(**{name: getattr(answer, name) for name in _ATTRIBUTE_NAMES})
+        attributes = QueueAttributes(**{name: getattr(answer, sent) for sent, name in _ATTRIBUTE_NAMES.items()})
     return QueueState(
         exists=answer.exists,
         durable=answer.durable,
@@ -204,7 +207,7 @@ def create_queue_packet(
     """Return the packet that creates a queue, in the form of the version."""
     if 0 < version < VERSION_WITH_ADDRESSING:
         return CreateQueue(address, queue, filter, durable, temporary, requires_response)
-    given = {name: value for name, value in asdict(attributes).items() if value is not None}
+    given = _given(attributes)
     return CreateQueueV2(
         address, queue, filter, durable, temporary, requires_response, auto_created, routing_type, **given
     )
@@ -223,7 +226,7 @@ def create_shared_queue_packet(
     """Return the packet that ensures the queue of a shared subscription, in the form of the version."""
     if 0 < version < VERSION_WITH_ADDRESSING:
         return CreateSharedQueue(address, queue, filter, durable, True)
-    given = {name: value for name, value in asdict(attributes).items() if value is not None}
+    given = _given(attributes)
     return CreateSharedQueueV2(address, queue, filter, durable, routing_type, True, **given)
 
 
@@ -249,3 +252,9 @@ def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
     if own == DEFAULT_CONSUMER_WINDOW_SIZE and state.default_consumer_window_size is not None:
         return state.default_consumer_window_size
     return own
+
+
+def _given(attributes: QueueAttributes) -> dict[str, Any]:
+    """Return the attributes that are set, by the names in packets."""
+    values = {sent: getattr(attributes, name) for sent, name in _ATTRIBUTE_NAMES.items()}
+    return {name: value for name, value in values.items() if value is not None}

@@ -343,7 +343,7 @@ def test_duplicate_ids_hold_on_the_forwarding_address(stage: Stage) -> None:
 
 
 def test_expiry_settings_of_the_forwarding_address_apply() -> None:
-    stage = Stage({"audit": AddressSettings(expiry_delay=500)})
+    stage = Stage({"audit": AddressSettings(expiry_delay_ms=500)})
     stage.queue("orders")
     stage.queue("audit")
     divert(stage, "copy", "orders", "audit")

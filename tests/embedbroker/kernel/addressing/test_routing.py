@@ -244,7 +244,7 @@ def test_settings_fill_what_a_request_leaves_open() -> None:
                 default_exclusive_queue=True,
                 default_purge_on_no_consumers=True,
                 default_queue_routing_type=ANYCAST,
-                auto_delete_queues_delay=500,
+                auto_delete_queues_delay_ms=500,
             )
         }
     )

@@ -144,7 +144,7 @@ def test_dead_letters_and_expired_messages_state_their_origin_in_names_of_the_en
 
 def test_no_route_and_settings_of_expiry() -> None:
     routes = AddressSettings(send_to_dla_on_no_route=True)
-    stage = Stage({"#": DEFAULT, "r.#": routes, "DLQ": AddressSettings(expiry_delay=500)})
+    stage = Stage({"#": DEFAULT, "r.#": routes, "DLQ": AddressSettings(expiry_delay_ms=500)})
     stage.kernel.address_manager.create_address("r.a", anycast=False, multicast=True, auto_created=False)
     stage.send(lines_message("m", "r.a"), routing_type=MULTICAST)
     dead = only(stage, "DLQ")

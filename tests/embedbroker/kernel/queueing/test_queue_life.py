@@ -71,7 +71,7 @@ def test_an_auto_created_address_goes_with_its_last_queue(stage: Stage) -> None:
 
 def test_an_address_made_by_hand_or_with_a_delay_stays() -> None:
     """Artemis' AddressQueueDeleteDelayTest.testAddressDeleteDelayNegative."""
-    stage = Stage({"slow.#": AddressSettings(auto_delete_addresses_delay=1000)})
+    stage = Stage({"slow.#": AddressSettings(auto_delete_addresses_delay_ms=1000)})
     stage.kernel.address_manager.create_address("hand", anycast=True, multicast=False, auto_created=False)
     for name in ("hand", "slow.a"):
         stage.kernel.teardown.delete_queue(stage.queue(name))

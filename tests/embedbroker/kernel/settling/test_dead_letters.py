@@ -356,13 +356,13 @@ def test_a_message_in_two_queues_expires_in_both(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("settings", "given", "expected"),
     [
-        (AddressSettings(expiry_delay=500), 0, 500),
-        (AddressSettings(expiry_delay=500), 90_000, 90_000),
-        (AddressSettings(max_expiry_delay=700, min_expiry_delay=300), 0, 700),
-        (AddressSettings(min_expiry_delay=300), 0, 300),
-        (AddressSettings(max_expiry_delay=700), 5000, 700),
-        (AddressSettings(min_expiry_delay=1000), 100, 1000),
-        (AddressSettings(min_expiry_delay=10, max_expiry_delay=900), 500, 500),
+        (AddressSettings(expiry_delay_ms=500), 0, 500),
+        (AddressSettings(expiry_delay_ms=500), 90_000, 90_000),
+        (AddressSettings(max_expiry_delay_ms=700, min_expiry_delay_ms=300), 0, 700),
+        (AddressSettings(min_expiry_delay_ms=300), 0, 300),
+        (AddressSettings(max_expiry_delay_ms=700), 5000, 700),
+        (AddressSettings(min_expiry_delay_ms=1000), 100, 1000),
+        (AddressSettings(min_expiry_delay_ms=10, max_expiry_delay_ms=900), 500, 500),
         (AddressSettings(), 0, 0),
     ],
 )
@@ -375,7 +375,7 @@ def test_settings_change_expirations(settings: AddressSettings, given: int, expe
 
 
 def test_they_change_expirations_of_what_is_sent_to_a_fully_qualified_name() -> None:
-    stage = Stage({"a": AddressSettings(expiry_delay=500)})
+    stage = Stage({"a": AddressSettings(expiry_delay_ms=500)})
     stage.queue("q", "a")
     stage.send(letter("m", "a::q"))
     assert (only(stage, "q").address, only(stage, "q").expiration) == ("a::q", stage.kernel.now_ms + 500)
@@ -393,7 +393,7 @@ def test_no_route_goes_to_the_dead_letter_address_where_wished() -> None:
 
 
 def test_what_had_no_route_expires_as_the_dead_letter_address_says() -> None:
-    dead = AddressSettings(expiry_delay=500)
+    dead = AddressSettings(expiry_delay_ms=500)
     stage = Stage({"#": DEFAULT, "r.#": AddressSettings(send_to_dla_on_no_route=True), "DLQ": dead})
     stage.kernel.address_manager.create_address("r.a", anycast=False, multicast=True, auto_created=False)
     stage.send(letter("m", "r.a"), routing_type=MULTICAST)

@@ -144,7 +144,7 @@ def test_concurrent_expirations() -> None:
 
 
 def test_messages_lose_their_expiration_with_no_expiry() -> None:
-    stage = Stage({"#": AddressSettings(no_expiry=True, min_expiry_delay=5)})
+    stage = Stage({"#": AddressSettings(no_expiry=True, min_expiry_delay_ms=5)})
     stage.queue("orders")
     send(stage, "orders", expiration=stage.kernel.now_ms + 1)
     assert next(iter(queues(stage)["orders"].backlog)).message.expiration == 0

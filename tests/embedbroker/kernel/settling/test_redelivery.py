@@ -16,16 +16,16 @@ def settings(**values: object) -> AddressSettings:
     ("values", "deliveries", "expected"),
     [
         ({}, 3, 0),
-        ({"redelivery_delay": 300}, 0, 300),
-        ({"redelivery_delay": 300}, 7, 300),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 2}, 3, 1200),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 1.5}, 3, 675),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 2}, 5, 3000),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 500}, 3, 500),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 2, "max_redelivery_delay": 0}, 3, 0),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 0}, 3, 0),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 1e200}, 10, 3000),
-        ({"redelivery_delay": 300, "redelivery_delay_multiplier": 2}, 1 << 31, 3000),
+        ({"redelivery_delay_ms": 300}, 0, 300),
+        ({"redelivery_delay_ms": 300}, 7, 300),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 2}, 3, 1200),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 1.5}, 3, 675),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 2}, 5, 3000),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 2, "max_redelivery_delay_ms": 500}, 3, 500),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 2, "max_redelivery_delay_ms": 0}, 3, 0),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 0}, 3, 0),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 1e200}, 10, 3000),
+        ({"redelivery_delay_ms": 300, "redelivery_delay_multiplier": 2}, 1 << 31, 3000),
     ],
 )
 def test_the_delay_grows_by_the_multiplier_up_to_the_maximum(
@@ -36,7 +36,7 @@ def test_the_delay_grows_by_the_multiplier_up_to_the_maximum(
 
 def test_collision_avoidance_spreads_delays_on_both_sides_and_repeats_them() -> None:
     """Artemis' RedeliveryConsumerTest.testRedeliveryCollisionAvoidance."""
-    spread = settings(redelivery_delay=1000, redelivery_collision_avoidance_factor=0.5)
+    spread = settings(redelivery_delay_ms=1000, redelivery_collision_avoidance_factor=0.5)
     delays = [redelivery_delay_ms(spread, 1, message_id) for message_id in range(1000)]
     assert delays == [redelivery_delay_ms(spread, 1, message_id) for message_id in range(1000)]
     assert 500 <= min(delays) < 520 and 1480 < max(delays) <= 1500
