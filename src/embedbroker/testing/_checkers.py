@@ -107,8 +107,8 @@ class BrokerChecker:
     deliveries: dict[str, int] = field(factory=dict, init=False)
     #: Consumer, message and delivery count of what queues have decided in this life.
     _decided: set[tuple[Consumer, int, int]] = field(factory=set, init=False)
-    #: Connection, channel and consumer of deliveries; the reader clears it.
-    served: dict[tuple[int, int, int], None] = field(factory=dict, init=False)
+    #: Consumers that queues have given messages to; the reader clears it.
+    served: dict[Consumer, None] = field(factory=dict, init=False)
     #: Called with queue, id and key of each message that a queue gives to a consumer.
     on_delivery: list[Callable[[Queue, int, str], None]] = field(factory=list, init=False)
 
@@ -293,6 +293,7 @@ class BrokerChecker:
         key = message.property("key")
         if not isinstance(key, str):
             return
+        self.served[consumer] = None
         for check in self.on_delivery:
             check(consumer.queue, message.message_id, key)
         decision = consumer, message.message_id, reference.delivery_count
@@ -319,8 +320,6 @@ class BrokerChecker:
         self._left.add(delivery)
         if receiver is not None:
             self._given[(receiver.queue, message.message_id)] = receiver
-        if count:
-            self.served[(connection, channel, consumer)] = None
         deliver_at = message.property("_AMQ_SCHED_DELIVERY")
         if isinstance(deliver_at, int):
             self.scene.hit(Moment.SCHEDULED_DELIVERED)

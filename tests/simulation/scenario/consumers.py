@@ -111,10 +111,9 @@ class SimulatedConsumer:
     _shown: list[str] = field(factory=list, init=False)
     #: Of these, the ones whose acknowledgement is asked for and not transacted, until it is known how that ends.
     _asked: list[str] = field(factory=list, init=False)
-    #: Ids of what is taken in the present batch, and how much of the connection had failed when that began.
+    #: Ids of what is taken in the present batch, and how often its session had been made again when that began.
     _batch_ids: list[int] = field(factory=list, init=False)
-    _failures: int = field(default=0, init=False)
-    _failures_before_batch: int = field(default=0, init=False)
+    _rebuilds_before_batch: int = field(default=0, init=False)
     #: What the ledger expects again because of a failure during the commit, or acknowledgement, under way.
     _foretold: list[str] = field(factory=list, init=False)
     _transaction: str | None = field(default=None, init=False)
@@ -178,13 +177,13 @@ class SimulatedConsumer:
     def _undo(self, session: Session) -> Steps:
         """Rolls back. What the broker takes back then must wait for the redelivery delay."""
         scene = self.scene
-        returned, before = self._batch_ids.copy(), self._failures_before_batch
+        returned, before = self._batch_ids.copy(), self._rebuilds_before_batch
         rollback = scene.redeliveries.begin(self.subscription, returned, scene.world.now)
         answered = False
         try:
             yield from self._giving_back(session.rollback())
             # A session that was made again holds nothing of what it held before.
-            answered = self._failures == before and not session.closed
+            answered = session.rebuilds == before and not session.closed
         finally:
             complaint = scene.redeliveries.end(rollback, answered=answered)
         if complaint is not None:
@@ -329,7 +328,7 @@ class SimulatedConsumer:
                     self._batches += 1
                     self._transaction = f"{self.name}#{self._batches}"
                     self._batch_ids.clear()
-                    self._failures_before_batch = self._failures
+                    self._rebuilds_before_batch = session.rebuilds
                 self._batch_ids.append(delivery.message.message_id)
                 if self.plan.kind is ConsumerKind.TRANSACTED:
                     ledger.acknowledging(self.subscription, key, transaction=self._transaction)
@@ -503,7 +502,6 @@ class SimulatedConsumer:
 
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, FailureDetected):
-            self._failures += 1
             if self._committing:
                 # The client may roll back in order, and others get what that returns, before its user is informed.
                 self._foretell()
