@@ -13,7 +13,7 @@ to its credit is refused. Messages never take more than limit, margin and the on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from attrs import define, field, frozen
 
@@ -21,6 +21,7 @@ from embedclient.errors import ErrorCode
 
 from ._large_bodies import LargeBodies
 from ._refusal import Refused, Scope
+from .message._message import Message
 
 __all__ = ["MESSAGE_OVERHEAD_BYTES", "REFERENCE_BYTES", "MemoryAccount", "Reservation"]
 
@@ -98,6 +99,12 @@ class MemoryAccount:
         by_address = self._by_address
         by_address[address] = by_address.get(address, 0) + cost
 
+    def hold_run(self, messages: Collection[Message], address: str) -> None:
+        """Like `hold` for new messages that went into one queue each, and count on the address of that queue."""
+        cost = sum([message.memory_size for message in messages]) + MESSAGE_OVERHEAD_BYTES * len(messages)
+        self.used_bytes += cost
+        self._by_address[address] = self._by_address.get(address, 0) + cost
+
     def hold_body(self, message_id: int, number: int, queues: int) -> None:
         """Count that a message, held just before in ``queues`` queues, refers to a large body."""
         assert self.large_bodies is not None
@@ -145,6 +152,21 @@ class MemoryAccount:
                 self.relieved[address] = None
             if self.used_bytes < self.limit_bytes <= self.used_bytes + cost:
                 self.relieved.update(dict.fromkeys(waiting))
+
+    def release_run(self, messages: Collection[Message], address: str) -> None:
+        """Release one queue's parts of messages; see `release`."""
+        if self._shared or self._homes or self._waiting:
+            for message in messages:
+                self.release(message.message_id, address, message.memory_size)
+        elif messages:
+            cost = sum([message.memory_size for message in messages]) + MESSAGE_OVERHEAD_BYTES * len(messages)
+            self.used_bytes -= cost
+            left_bytes = self._by_address[address] - cost
+            assert left_bytes >= 0 <= self.used_bytes, (address, left_bytes, self.used_bytes)
+            if left_bytes:
+                self._by_address[address] = left_bytes
+            else:
+                del self._by_address[address]
 
     def statistics(self) -> MemoryStatistics:
         """Return the current figures."""

@@ -323,11 +323,26 @@ class Redistribution:
             run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
             count += looked_at
             given += run
-        self._move(taker, given, only)
+        if only is None or not given or not self._move_run(taker, given, only):
+            self._move(taker, given, only)
         yield from repeat(None, count * _MOVE_COST)
         if self._active.get(queue) is taker:
             # The first message of a run is given in turn.
             taker.consumer.add_credit(1 if only is not None and count >= AT_ONCE_MAX else AT_ONCE_MAX)
+
+    def _move_run(self, taker: _Taker, run: list[Reference], only: RemoteBinding) -> bool:
+        """Move messages that all go the same way. Return False, without effect, if each must be looked at."""
+        queue, group = taker.queue, self.group_of(taker.queue)
+        if group is None or group.next_elsewhere(run[0].message, queue, required_name(queue)) is not only:
+            return False
+        copies = self._forwarding.copies_of_run([reference.message for reference in run], only)
+        if copies is None:
+            return False
+        transaction = self._transactions.begin()
+        self._placement.place_run(copies, only.store_and_forward, transaction)
+        self._settlement.settle(queue, run, Outcome.ACCEPTED, transaction)
+        transaction.commit()
+        return True
 
     def _move(self, taker: _Taker, given: Iterable[Reference], only: RemoteBinding | None) -> None:
         queue, group = taker.queue, self.group_of(taker.queue)

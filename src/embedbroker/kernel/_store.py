@@ -62,6 +62,9 @@ class Store(Protocol):
         In a transaction, the position is relative: its distance above the position that the commit names for the queue.
         """
 
+    def add_run(self, messages: Sequence[Message], transaction_id: int, queue_id: int, first_position: int) -> None:
+        """Like `add_message` for each of these messages of one queue, whose positions count from the first."""
+
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         """Like `add_message` and `add_duplicate_id` without a transaction: both become durable, or neither."""
 
@@ -76,6 +79,9 @@ class Store(Protocol):
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         """Record that one queue has finished with one message."""
+
+    def acknowledge_run(self, message_ids: Sequence[int], queue_id: int, transaction_id: int) -> None:
+        """Like `acknowledge` for each of these messages of one queue."""
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
         """Record the number of deliveries of a message that came back to its queue, or is about to go out.
@@ -133,6 +139,9 @@ class MemoryStore:
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
         pass
 
+    def add_run(self, messages: Sequence[Message], transaction_id: int, queue_id: int, first_position: int) -> None:
+        pass
+
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         pass
 
@@ -146,6 +155,9 @@ class MemoryStore:
         pass
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
+        pass
+
+    def acknowledge_run(self, message_ids: Sequence[int], queue_id: int, transaction_id: int) -> None:
         pass
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:

@@ -7,6 +7,7 @@ places. Also responsible for messages that cannot be forwarded. Does not depend 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from embedbroker.config import BridgeConfig
@@ -33,6 +34,8 @@ __all__ = ["BridgeConsumer", "ConsumerOwner", "Sender"]
 _KEY: Final = 1
 # Messages that stay are logged once each, up to this number.
 _LOGGED_MAX: Final = 10_000
+# Copies that are made before any of them leaves.
+_RUN_MAX: Final = 64
 _FULL_THERE: Final = (
     " at the other broker, and nothing passes the message: consume from the queues of that address there, or raise its"
     " max_size_bytes"
@@ -44,11 +47,17 @@ class Sender(Protocol):
 
     failure: str | None
 
-    def send(self, message: CoreMessage, receipt: Receipt) -> None:
-        """Send a message. The receipt gets the outcome.
+    @property
+    def is_clear(self) -> bool:
+        """Return True if nothing waits in front of a message that is sent now."""
+
+    def send_run(self, address: str, messages: Sequence[bytes | bytearray], receipts: Sequence[Receipt]) -> int:
+        """Send the first of these messages to an address, as many as may leave now; return how many.
+
+        The receipts of those get the outcomes. The others may leave when something has arrived, or an upload is over.
 
         Raises:
-            JMSException: It cannot be sent; the receipt gets nothing.
+            JMSException: The first one cannot be sent; its receipt gets nothing.
         """
 
     def open_upload(self, header: CoreMessage) -> Upload:
@@ -109,6 +118,11 @@ class BridgeConsumer:
         self._sender: Sender | None = None
         self._consumer: Consumer | None = None
         self._refused: list[tuple[int, str, Outcome]] = []
+        # Messages that were taken and have not left, and the copies of the first of them, with their receipts.
+        self._taken: deque[tuple[Message, _Sent]] = deque()
+        self._copies: list[bytes | bytearray] = []
+        self._address = ""
+        self._receipts: list[_Sent] = []
         # Large messages in the order of their deliveries: the first one is on its way.
         self._uploads: deque[BridgedUpload] = deque()
         self._logged: set[int] = set()
@@ -149,6 +163,8 @@ class BridgeConsumer:
         self.pending.clear()
         self.confirmed.clear()
         self._refused.clear()
+        self._taken.clear()
+        self._copies, self._receipts = [], []
         self._consumer = None
         for upload in self._uploads:
             upload.end()
@@ -157,34 +173,78 @@ class BridgeConsumer:
     # -- deliveries of the queue ---------------------------------------------------------------------------------
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
-        """Send one message, and return its size."""
-        message, sender = reference.message, self._sender
+        """Take one message, and return its size. It is sent in this step, or when the other broker has room."""
+        sender = self._sender
         if sender is None or sender.failure is not None:
             # `detach` returns it with the others.
             return 0
+        message = reference.message
         message_id, size = message.message_id, message.encoded_size
         sent = self.pending[message_id] = _Sent(self, message_id, size)
-        try:
-            if message.body_number:
-                self._begin_upload(sender, message, sent)
-            else:
-                sender.send(self._forwarding.forwarded(message), sent)
-        except (NotForwarded, JMSException) as reason:
-            del self.pending[message_id]
-            # Settled after the delivery, which is under way.
-            self._refused.append((message_id, str(reason), self._forwarding.left_behind))
+        if not self._taken:
             self._owner.on_output()
-            return 0
+        self._taken.append((message, sent))
         return size
 
-    def _begin_upload(self, sender: Sender, message: Message, sent: _Sent) -> None:
-        """Begin to send a large message.
+    def _send_taken(self) -> None:
+        """Send what was taken, as much as may leave now."""
+        taken = self._taken
+        while (sender := self._sender) is not None and sender.failure is None:
+            if not self._copies:
+                if not taken:
+                    return
+                if taken[0][0].body_number:
+                    if not sender.is_clear:
+                        return
+                    self._begin_upload(sender, *taken.popleft())
+                    continue
+                self._copy_run()
+                continue
+            try:
+                count = sender.send_run(self._address, self._copies, self._receipts)
+            except JMSException as reason:
+                self._refuse(self._receipts[0], reason)
+                count = 1
+            if not count and self._copies:
+                return
+            del self._copies[:count], self._receipts[:count]
 
-        Raises:
-            NotForwarded, JMSException: It cannot be sent.
-        """
+    def _copy_run(self) -> None:
+        """Make the copies of the first messages that were taken: those to one address, without a large body."""
+        taken, encoded = self._taken, self._forwarding.encoded
+        copies, receipts = self._copies, self._receipts
+        while taken and len(copies) < _RUN_MAX:
+            message, sent = taken[0]
+            if message.body_number:
+                return
+            try:
+                address, copy = encoded(message)
+            except NotForwarded as reason:
+                taken.popleft()
+                self._refuse(sent, reason)
+                continue
+            if address != self._address:
+                if copies:
+                    return
+                self._address = address
+            taken.popleft()
+            copies.append(copy)
+            receipts.append(sent)
+
+    def _refuse(self, sent: _Sent, reason: Exception) -> None:
+        """Settle a message that cannot be forwarded, later in this call of `advance`."""
+        if self.pending.pop(sent.message_id, None) is not None and self._consumer is not None:
+            self._refused.append((sent.message_id, str(reason), self._forwarding.left_behind))
+            self._consumer.add_credit(sent.size)
+
+    def _begin_upload(self, sender: Sender, message: Message, sent: _Sent) -> None:
+        """Begin to send a large message."""
         assert isinstance(message, StoredMessage)
-        upload = sender.open_upload(self._forwarding.forwarded(message))
+        try:
+            upload = sender.open_upload(self._forwarding.forwarded(message))
+        except (NotForwarded, JMSException) as reason:
+            self._refuse(sent, reason)
+            return
         chunk_bytes = self._config.min_large_message_size
         self._uploads.append(BridgedUpload(self._kernel, message, upload, chunk_bytes, self))
         call = upload.call
@@ -254,18 +314,24 @@ class BridgeConsumer:
     def advance(self) -> None:
         """Go on with large messages. Settle what was confirmed, and messages that cannot be forwarded."""
         self.settle_confirmed()
-        uploads = self._uploads
-        while uploads:
-            uploads[0].advance()
-            if not uploads or not uploads[0].is_over:
-                break
-            uploads.popleft()
+        self._advance_uploads()
+        if self._taken or self._copies:
+            self._send_taken()
+            self._advance_uploads()
         refused, self._refused = self._refused, []
         for message_id, reason, outcome in refused:
             self._session.settle(_KEY, message_id, outcome)
             if message_id not in self._logged and len(self._logged) < _LOGGED_MAX:
                 self._logged.add(message_id)
                 self._kernel.log(self._line_for(message_id, reason, outcome))
+
+    def _advance_uploads(self) -> None:
+        uploads = self._uploads
+        while uploads:
+            uploads[0].advance()
+            if not uploads or not uploads[0].is_over:
+                break
+            uploads.popleft()
 
     def _line_for(self, message_id: int, reason: str, outcome: Outcome) -> str:
         name, queue = self._config.name, self._config.queue

@@ -6,6 +6,7 @@ Does not depend on queues, and on what follows a failure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol
 
@@ -108,20 +109,28 @@ class BridgeLink(AgentLink):
         super().receive(data, now)
         self._owner.on_received()
 
-    def send(self, message: CoreMessage, receipt: Receipt) -> None:
-        """Send a message. The receipt gets the outcome when the other broker has confirmed it.
+    @property
+    def is_clear(self) -> bool:
+        """Return True if nothing waits in front of a message that is sent now."""
+        return self._producer is not None and self._producer.is_clear
+
+    def send_run(self, address: str, messages: Sequence[bytes | bytearray], receipts: Sequence[Receipt]) -> int:
+        """Send the first of these messages to an address, as many as may leave now; return how many.
+
+        Their receipts get the outcomes when the other broker has confirmed them.
 
         Raises:
-            JMSException: It cannot be sent; the receipt gets nothing.
+            JMSException: The first one cannot be sent; its receipt gets nothing.
         """
         assert self._producer is not None
         if self._config.use_duplicate_detection:
-            self._producer.send_with_receipt(message, receipt)
-            return
-        call = self._producer.send(message)
+            return self._producer.send_run(address, messages, receipts)
+        receipt = receipts[0]
+        call = self._producer.send(CoreMessage.parse(bytearray(messages[0])))
         if call.error is not None:
             raise call.error
         call.when_done(lambda: receipt.succeed(None) if call.error is None else receipt.fail(call.error))
+        return 1
 
     def open_upload(self, header: CoreMessage) -> Upload:
         """Begin a large message.
@@ -168,7 +177,8 @@ def _settings_of(
         client_failure_check_period_ms=check_period_ms,
         connection_ttl_ms=connection_ttl_ms,
         ha=ha,
-        producer_window_size=producer_window_size,
+        # An agent requests half of this at a time. The next request leaves while the one before is used up.
+        producer_window_size=max(2 * producer_window_size, -1),
         confirmation_window_size=confirmation_window_size,
         consumer_window_size=_NOTIFICATIONS_BYTES,
         min_large_message_size=min_large_message_size,

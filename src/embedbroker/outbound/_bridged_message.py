@@ -12,7 +12,7 @@ from embedbroker.kernel import DivertedMessage, Message, Outcome, split_fqqn
 from embedclient.agent import CoreMessage
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyType, PropertyValue, RoutingType, TypedValue
-from embedclient.wire.core import ROUTE_TO
+from embedclient.wire.core import ROUTE_TO, RouteWriter
 
 __all__ = [
     "BRIDGE_DUPLICATE_ID",
@@ -26,6 +26,7 @@ __all__ = [
 
 BRIDGE_DUPLICATE_ID: Final = "_AMQ_BRIDGE_DUP"
 _BRIDGE_DUPLICATE_ID_TEXT: Final = BRIDGE_DUPLICATE_ID.encode("utf-16-le")
+_MESSAGE_ID_BYTES: Final = 8
 _ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 _TYPES: Final = {
     BridgeRoutingType.ANYCAST: int(RoutingType.ANYCAST),
@@ -48,6 +49,13 @@ class Forwarding(Protocol):
 
     def forwarded(self, message: Message) -> CoreMessage:
         """Return the copy of a message that the bridge sends; of a large message, its headers and properties.
+
+        Raises:
+            NotForwarded: It cannot be sent.
+        """
+
+    def encoded(self, message: Message) -> tuple[str, bytes | bytearray]:
+        """Return the address and the bytes of that copy.
 
         Raises:
             NotForwarded: It cannot be sent.
@@ -113,6 +121,15 @@ class AddressForwarding:
         except RemoteProtocolError as error:
             raise NotForwarded(f"it cannot be copied: {error}") from None
 
+    def encoded(self, message: Message) -> tuple[str, bytes | bytearray]:
+        """Return the address and the bytes of the copy of a message.
+
+        Raises:
+            NotForwarded: Its properties are malformed, or its transformer failed.
+        """
+        copy = self.forwarded(message)
+        return copy.address, copy.raw
+
 
 class NodeForwarding:
     """Send messages of a store-and-forward queue to the queues of a member of the cluster that routing has chosen.
@@ -130,6 +147,26 @@ class NodeForwarding:
         self._queue = queue
         self._node = node
         self._detects_duplicates = detects_duplicates
+        self._writer = RouteWriter(queue, BRIDGE_DUPLICATE_ID, len(node) + _MESSAGE_ID_BYTES)
+
+    def encoded(self, message: Message) -> tuple[str, bytes | bytearray]:
+        """Return the address and the bytes of the copy of a message.
+
+        Raises:
+            NotForwarded: No queues were chosen for it, or its properties are malformed.
+        """
+        if self._detects_duplicates and isinstance(message, CoreMessage):
+            address = message.address
+            try:
+                # A message that a member had which has scaled down keeps its id.
+                if message.raw.find(_BRIDGE_DUPLICATE_ID_TEXT, message.properties_at) < 0 and "::" not in address:
+                    raw = self._writer.write(message, bridge_id(self._node, message))
+                    if raw is not None:
+                        return address, raw
+            except RemoteProtocolError as error:
+                raise NotForwarded(f"it cannot be copied: {error}") from None
+        copy = self.forwarded(message)
+        return copy.address, copy.raw
 
     def forwarded(self, message: Message) -> CoreMessage:
         """Return the copy of a message, with the ids of the chosen queues under the name that the other broker reads.
@@ -170,7 +207,7 @@ class NodeForwarding:
 
 def bridge_id(node: bytes, message: Message) -> bytes:
     """Return the id of a message of this broker for duplicate detection."""
-    return node + message.message_id.to_bytes(8, "big")
+    return node + message.message_id.to_bytes(_MESSAGE_ID_BYTES, "big")
 
 
 def _only_adds_id(config: BridgeConfig) -> bool:

@@ -6,7 +6,7 @@ to live. Does not depend on sessions, on whether and where to reconnect, or on a
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from embedclient.engine.core import CHANNEL_PING, CHANNEL_SESSION, AnyDisconnect, ConnectionState, Role
@@ -26,8 +26,11 @@ from ._call import Call, DueCallbacks
 from ._deadlines import Deadlines
 from ._settings import LocatorSettings
 
-FrameReceiver = Callable[[bytes | bytearray, int, int, int], None]
-"""Called with buffer, start and end of one frame and its packet type."""
+FrameReceiver = Callable[[bytes | bytearray, int, int, int], int | None]
+"""Called with buffer, start and end of one frame and its packet type.
+
+It may return the end of the last frame that it has handled.
+"""
 
 
 class ConnectionOwner(Protocol):
@@ -147,6 +150,13 @@ class Connection:
         self._out.append(data)
         self.out_bytes += len(data)
 
+    def write_run(self, pieces: Sequence[bytes | bytearray], size: int) -> None:
+        """Send whole frames of ``size`` bytes in all, given in pieces, which must not change."""
+        if not self._out:
+            self._owner.on_first_output()
+        self._out += pieces
+        self.out_bytes += size
+
     def write_parts(self, parts: tuple[bytes, bytes | bytearray, bytes]) -> None:
         """Send one frame given in parts, which must not change before outputs are taken."""
         if not self._out:
@@ -256,12 +266,16 @@ class Connection:
         state = self.state
         buffer, headers = state.receive(data, now)
         receivers = self.receivers
-        start = 0
+        start = handled_to = 0
         for length, packet_type, channel_id in headers:
             end = start + 4 + length
+            if end <= handled_to:
+                # An answer that was handled with the one before it.
+                start = end
+                continue
             receive = receivers.get(channel_id)
             if receive is not None:
-                receive(buffer, start, end, packet_type)
+                handled_to = receive(buffer, start, end, packet_type) or 0
             elif channel_id == CHANNEL_PING:
                 self._on_ping_channel(state.read(buffer, start, end))
             elif channel_id == CHANNEL_SESSION:

@@ -69,6 +69,10 @@ class LaggingStore:
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
         self._note("add", text_of(message), transaction_id, list(references))
 
+    def add_run(self, messages: Sequence[Message], transaction_id: int, queue_id: int, first_position: int) -> None:
+        for position, message in enumerate(messages, first_position):
+            self.add_message(message, transaction_id, [(queue_id, position)])
+
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         self._note("once", text_of(message), entry.value)
 
@@ -83,6 +87,10 @@ class LaggingStore:
 
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         self._note("acknowledge", message_id, queue_id, transaction_id)
+
+    def acknowledge_run(self, message_ids: Sequence[int], queue_id: int, transaction_id: int) -> None:
+        for message_id in message_ids:
+            self.acknowledge(message_id, queue_id, transaction_id)
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int, due_ms: int = 0) -> None:
         if due_ms:

@@ -129,7 +129,7 @@ async def test_the_address_of_a_target_is_full(
     """As with Artemis, the bridge goes on with nothing until there is room. The log has no line for each attempt."""
     full = settings_of_full(policy, ADDRESS)
     cluster = await broker_cluster(
-        2, brokers=[{}, full], producer_window_size=4_000, retry_interval_ms=2_000, confirmation_window_size=4_000
+        2, brokers=[{}, full], producer_window_size=2_000, retry_interval_ms=2_000, confirmation_window_size=4_000
     ).start()
     async with clients_of(cluster) as (first, second):
         for name, address in (("queue0", ADDRESS), ("other", "other")):

@@ -109,6 +109,16 @@ class Backlog:
                 return level.take_front(front)
         return returned.pop_first()
 
+    def pop_run(self, limit: int) -> list[Reference]:
+        """Take the first messages, up to ``limit`` and one at least. The backlog must not be empty."""
+        level = self._levels[self._highest]
+        if level is None or not level.live or level.returned.chunks:
+            return [self.pop()]
+        taken = level.take_front_run(limit)
+        level.live -= len(taken)
+        self.size -= len(taken)
+        return taken
+
     def take_matching(
         self,
         cursor: Bookmark,

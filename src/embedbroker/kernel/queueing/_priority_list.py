@@ -109,6 +109,18 @@ class PriorityList:
             self.drop_chunk()
         return reference
 
+    def take_front_run(self, limit: int) -> list[Reference]:
+        """Take the first messages of the first chunk that has any, up to ``limit`` entries."""
+        chunk = self.front()
+        start = chunk.start
+        end = min(start + limit, len(chunk))
+        taken = [reference for reference in chunk[start:end] if reference is not None]
+        chunk[start:end] = [None] * (end - start)
+        chunk.start = end
+        if end >= len(chunk):
+            self.drop_chunk()
+        return taken
+
     # -- readers that walk the chunks ----------------------------------------------------------------------------
 
     def scan(

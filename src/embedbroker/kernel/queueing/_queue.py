@@ -664,17 +664,21 @@ class Queue:
         owner, backlog = self.owner, self.backlog
         if self._holds or self.definition.exclusive or isinstance(self.dispatcher, GroupDispatcher):
             return taken, 0
-        looked = 0
+        looked, now_ms = 0, owner.now_ms
         while backlog.size and looked < limit:
-            reference = backlog.pop()
-            message = reference.message
-            if not wants(message):
-                backlog.give_back(reference)
-                break
-            looked += 1
-            if not (0 < message.expiration <= owner.now_ms and owner.expire(self, reference)):
-                reference.delivery_count += 1
-                taken.append(reference)
+            run = backlog.pop_run(limit - looked)
+            for index, reference in enumerate(run):
+                message = reference.message
+                if not wants(message):
+                    for unwanted in run[index:]:
+                        backlog.give_back(unwanted)
+                    looked, limit = looked + index, 0
+                    break
+                if not (0 < message.expiration <= now_ms and owner.expire(self, reference)):
+                    reference.delivery_count += 1
+                    taken.append(reference)
+            else:
+                looked += len(run)
         self.delivering_count += len(taken)
         return taken, looked
 

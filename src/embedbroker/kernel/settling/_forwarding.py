@@ -128,6 +128,17 @@ class Forwarding:
             return _not_copied(error)
         return copies
 
+    def copies_of_run(self, messages: Sequence[Message], binding: RemoteBinding) -> list[Message] | None:
+        """Return the copies of messages for the broker of one binding; None if one of them cannot be copied."""
+        name, route = binding.store_and_forward.name, binding.route
+        try:
+            copies = [message.with_route(name, route) for message in messages]
+        except RemoteProtocolError:
+            return None
+        for message_id, copy in enumerate(copies, self._ids.take(len(copies))):
+            copy.assign_id(message_id)
+        return copies
+
     def copy(self, message: Message, binding: RemoteBinding) -> Message | Refused:
         """Return the copy for the broker of one binding, or why it cannot be copied."""
         try:

@@ -62,16 +62,10 @@ class Removal:
             for reference in references:
                 self.drop(queue, reference.message)
         else:
-            at_decision, is_recorded = self._at_decision, queue.durable
-            release, address = self._memory.release, queue.definition.address
-            for reference in references:
-                message = reference.message
-                if is_recorded and message.durable:
-                    self._store.acknowledge(message.message_id, queue.id, 0)
-                if at_decision:
-                    for observe in at_decision:
-                        observe(queue, message.message_id, int(why), 0)
-                release(message.message_id, address, message.memory_size)
+            if len(references) > 1 and not self._at_decision:
+                self._leave_together(queue, references)
+            else:
+                self._leave_each(queue, references, why)
             if queue.decliners:
                 for reference in references:
                     queue.forget_declined(reference.message.message_id)
@@ -84,6 +78,26 @@ class Removal:
             outcome = _OUTCOMES.get(why, Outcome.ACCEPTED)
             for reference in references:
                 self._observers.call(self._at_commit, queue, reference, outcome, None)
+
+    def _leave_each(self, queue: Queue, references: Collection[Reference], why: Leaving) -> None:
+        at_decision, is_recorded = self._at_decision, queue.durable
+        release, address = self._memory.release, queue.definition.address
+        for reference in references:
+            message = reference.message
+            if is_recorded and message.durable:
+                self._store.acknowledge(message.message_id, queue.id, 0)
+            if at_decision:
+                for observe in at_decision:
+                    observe(queue, message.message_id, int(why), 0)
+            release(message.message_id, address, message.memory_size)
+
+    def _leave_together(self, queue: Queue, references: Collection[Reference]) -> None:
+        messages = [reference.message for reference in references]
+        if queue.durable:
+            durable = [message.message_id for message in messages if message.durable]
+            if durable:
+                self._store.acknowledge_run(durable, queue.id, 0)
+        self._memory.release_run(messages, queue.definition.address)
 
     def leave_packed(self, queue: Queue, taken: Sequence[PackedReference], why: Leaving) -> None:
         """Remove references that are packed and were not in delivery. They count as acknowledged."""
@@ -106,6 +120,12 @@ class Removal:
 
     def _record(self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: UnitOfWork) -> None:
         is_recorded = queue.durable and not queue.deleted
+        if is_recorded and len(references) > 1 and not self._at_decision:
+            durable = [message.message_id for reference in references if (message := reference.message).durable]
+            if durable:
+                self._store.acknowledge_run(durable, queue.id, transaction.id)
+                transaction.recorded = True
+            return
         for reference in references:
             message = reference.message
             if is_recorded and message.durable:
@@ -122,6 +142,17 @@ class Removal:
         self._memory.release(message.message_id, queue.definition.address, message.memory_size)
         if queue.decliners:
             queue.forget_declined(message.message_id)
+        assert queue.delivering_count >= 0, queue.name
+
+    def finish_run(self, queue: Queue, references: Collection[Reference]) -> None:
+        """Like `finish`, for accepted deliveries; they are counted here."""
+        queue.delivering_count -= len(references)
+        queue.acknowledged_count += len(references)
+        queue.used = True
+        self._memory.release_run([reference.message for reference in references], queue.definition.address)
+        if queue.decliners:
+            for reference in references:
+                queue.forget_declined(reference.message.message_id)
         assert queue.delivering_count >= 0, queue.name
 
     def drop(self, queue: Queue, message: Message) -> None:

@@ -7,6 +7,7 @@ its queue. Does not depend on sessions, which decide about outcomes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import repeat
 
 from embedbroker.config import AddressSettingsRepository
 
@@ -142,6 +143,10 @@ class Settlement:
     def carry_out(self, acknowledged: list[Taken]) -> Iterator[None]:
         """Carry out what a committed transaction decided about deliveries, one with each step."""
         for queue, references, outcome, consumer in drained(acknowledged):
+            if outcome is _ACCEPTED and 1 < len(references) <= AT_ONCE_MAX:
+                self._removal.finish_run(queue, references)
+                yield from repeat(None, len(references))
+                continue
             for reference in _taken_from(references):
                 if outcome is _ACCEPTED:
                     queue.acknowledged_count += 1

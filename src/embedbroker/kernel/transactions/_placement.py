@@ -6,6 +6,8 @@ not depend on how the queues were chosen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .._memory import MemoryAccount
 from .._observer import Observers
 from .._store import Store
@@ -91,6 +93,25 @@ class Placement:
             return
         for queue in targets:
             queue.publish(Reference(message, message_id))
+
+    def place_run(self, messages: Sequence[Message], queue: Queue, transaction: Transaction) -> None:
+        """Like `place` for each message, with one queue and a transaction."""
+        is_purged = queue.definition.purge_on_no_consumers
+        if is_purged or self._observers.decision.routed or any(each.body_number for each in messages):
+            for message in messages:
+                self.place(message, [queue], transaction)
+            return
+        self._memory.hold_run(messages, queue.definition.address)
+        if queue.durable:
+            if all(each.durable for each in messages):
+                self._store.add_run(messages, transaction.id, queue.id, transaction.places)
+                transaction.recorded = True
+            else:
+                for place, each in enumerate(messages, transaction.places):
+                    if each.durable:
+                        self._store.add_message(each, transaction.id, [(queue.id, place)])
+                        transaction.recorded = True
+        transaction.add_run(messages, queue)
 
     def place_at(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
+from itertools import repeat
 
 from embedclient.errors import ErrorCode
 
@@ -192,6 +193,14 @@ class Transaction:
         for queue in targets:
             counts[queue] = counts.get(queue, 0) + 1
             queue.pledged += 1
+
+    def add_run(self, messages: Sequence[Message], queue: Queue) -> None:
+        """Send messages to one queue, as `add` does with each."""
+        count, place = len(messages), self.places
+        self.places = place + count
+        self.sent += zip(messages, repeat([queue]), range(place, place + count), strict=False)
+        self.counts[queue] = self.counts.get(queue, 0) + count
+        queue.pledged += count
 
     def take(
         self, queue: Queue, references: Collection[Reference], outcome: Outcome, consumer: Consumer | None = None

@@ -24,6 +24,9 @@ __all__ = ["Background"]
 
 # Segments are examined once in this many calls: candidates change slowly, and calls come with every batch.
 _CALLS_PER_LOOK = 16
+# A segment that lost this share of its messages since the last look, and this number of them, is emptying.
+_EMPTYING_SHARE = 64
+_EMPTYING_MIN = 64
 # A segment with less than this share of the usual size in it is merged with its neighbours.
 _SMALL_SHARE = 8
 
@@ -50,6 +53,8 @@ class Background:
     stopped: bool = False
     # Compaction failed while this was the current segment; it is tried again when the next one is.
     _failed_in: Segment | None = None
+    # How much was alive in each segment at the last look.
+    _living: dict[Segment, int] = Factory(dict)
     # The disk was full while this was the current segment.
     _no_room_in: Segment | None = None
 
@@ -86,8 +91,9 @@ class Background:
         if dead:
             self.lane.begin(self._drop(dead))
         elif self._failed_in is not current:
+            emptying = set() if at_leisure else self._emptying()
             run = self._worst_run()
-            if run:
+            if run and emptying.isdisjoint(run):
                 self.lane.begin(self._compact(run, wall_ms))
 
     def failed(self, fault: DiskFault) -> None:
@@ -115,6 +121,18 @@ class Background:
             if all(need.gone or need in dead for need in segment.needs):
                 dead[segment] = None
         return list(dead)
+
+    def _emptying(self) -> set[Segment]:
+        """Return segments that lost so much since the last look that they will soon be empty, and free without a copy.
+
+        A segment is one of them for a limited number of looks: each takes a share of what is in it.
+        """
+        before, self._living = self._living, {segment: segment.living for segment in self.segments[:-1]}
+        return {
+            segment
+            for segment, living in self._living.items()
+            if before.get(segment, living) - living > max(segment.added // _EMPTYING_SHARE, _EMPTYING_MIN)
+        }
 
     def _worst_run(self) -> list[Segment]:
         """Return the run of neighbours that frees most when it is rewritten; empty while that is not worth it."""

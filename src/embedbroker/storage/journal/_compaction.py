@@ -43,6 +43,8 @@ _REMOVED = {
     RecordKind.REMOVE_GROUP: RecordKind.GROUP,
 }
 _SIZE_AND_KIND = Struct("<IB")
+# Looking at so many takes up to 1 ms.
+_RECORDS_PER_STEP = 1_500
 
 
 @define(eq=False)
@@ -79,6 +81,8 @@ class Compaction:
     _size: int = 0
     _crc: int = 0
     _synced: int = 0
+    # Records that were looked at since the last step.
+    _filtered: int = 0
 
     def copy(self) -> Steps[None]:
         """Write the surviving records to a separate file; no file is left if nothing survives.
@@ -176,6 +180,9 @@ class Compaction:
                 self._take_ghosts(outside)
             for batch in batches:
                 self._filter(data, batch.start, batch.end, segment)
+                if self._filtered >= _RECORDS_PER_STEP:
+                    self._filtered = 0
+                    yield ()
             if self._size >= self.settings.compaction_slice_bytes:
                 yield from self._write_batch(BatchFlags.COMPACTED)
         if walk.offset < segment.end:
@@ -198,6 +205,7 @@ class Compaction:
                     self._keep(data[piece:position])
                 piece = position + size
             position += size
+            self._filtered += 1
         if position > piece:
             self._keep(data[piece:position])
 

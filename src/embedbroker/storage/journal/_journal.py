@@ -194,6 +194,37 @@ class Journal:
         if transaction_id:
             self._live_index.hold_in_transaction(message_id, transaction_id, self._segment)
 
+    def add_run(
+        self, messages: Sequence[JournaledMessage], transaction_id: int, queue_id: int, first_position: int
+    ) -> None:
+        """Append messages of one queue, whose positions count from the first; see `add_message`."""
+        if any(message.is_directed for message in messages):
+            for position, message in enumerate(messages, first_position):
+                self.add_message(message, transaction_id, ((queue_id, position),))
+            return
+        index, wall_ms = self._index, self.wall_ms
+        placement = None
+        for position, message in enumerate(messages, first_position):
+            stored = message.stored_bytes()
+            message_id = message.message_id
+            size = _ADD_ONE_BYTES + len(stored)
+            if size > self._room:
+                self._make_room(size)
+                placement = None
+            self._room -= size
+            self._parts += (_pack_add_one(
+                size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
+                transaction_id, message.expiration, message.timestamp, wall_ms, 0, 1, len(stored), queue_id, position,
+            ), stored)  # fmt: skip
+            if placement is None:
+                placement = self._segment.placement(queue_id)
+                if transaction_id:
+                    self._live_index.note_transaction(transaction_id, self._segment)
+            placement.count += 1
+            index[message_id] = placement
+        if transaction_id:
+            self._live_index.hold_run([message.message_id for message in messages], transaction_id)
+
     def acknowledge(self, message_id: int, queue_id: int, transaction_id: int) -> None:
         """Append that one queue has settled one message."""
         if self._room < _ACKNOWLEDGE_BYTES:
@@ -206,6 +237,25 @@ class Journal:
             self._live_index.acknowledge_in_transaction(message_id, queue_id, transaction_id, self._segment)
         else:
             self._live_index.acknowledge(message_id, queue_id, self._segment)
+
+    def acknowledge_run(self, message_ids: Sequence[int], queue_id: int, transaction_id: int) -> None:
+        """Append that one queue has settled these messages."""
+        done, pack, size = 0, _pack_acknowledge, _ACKNOWLEDGE_BYTES
+        while done < len(message_ids):
+            if self._room < size:
+                self._make_room(size)
+            portion = message_ids[done : done + max(self._room // size, 1)]
+            self._room -= size * len(portion)
+            self._parts.append(
+                b"".join([
+                    pack(size, _ACKNOWLEDGE, 0, 0, message_id, queue_id, transaction_id) for message_id in portion
+                ])
+            )  # fmt: skip
+            if transaction_id:
+                self._live_index.acknowledge_run_in_transaction(portion, queue_id, transaction_id, self._segment)
+            else:
+                self._live_index.acknowledge_run(portion, queue_id, self._segment)
+            done += len(portion)
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         """Append an id that came with a message. It is in force from now on, or from the commit of its transaction."""

@@ -102,6 +102,14 @@ class LiveIndex:
         transaction.adds.append(message_id)
         transaction.segments.setdefault(segment, 0)
 
+    def note_transaction(self, transaction_id: int, segment: Segment) -> None:
+        """Note that a segment has records of a transaction."""
+        self._transaction(transaction_id).segments.setdefault(segment, 0)
+
+    def hold_run(self, message_ids: Iterable[int], transaction_id: int) -> None:
+        """Like `hold_in_transaction`, for messages whose segments are noted."""
+        self._transaction(transaction_id).adds += message_ids
+
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int, segment: Segment) -> None:
         """Add a duplicate id to its address.
 
@@ -140,6 +148,32 @@ class LiveIndex:
         placement = self.index.get(message_id)
         if placement is not None and placement.segment is not segment:
             segment.needs[placement.segment] = None
+
+    def acknowledge_run(self, message_ids: Iterable[int], queue_id: int, segment: Segment) -> None:
+        """Like `acknowledge` for each of these messages."""
+        home = segment
+        for message_id in message_ids:
+            changed = self._settle(message_id, queue_id)
+            if changed is not None and changed is not home:
+                home = changed
+                if home is not segment:
+                    segment.needs[home] = None
+
+    def acknowledge_run_in_transaction(
+        self, message_ids: Sequence[int], queue_id: int, transaction_id: int, segment: Segment
+    ) -> None:
+        """Like `acknowledge_in_transaction` for each of these messages."""
+        transaction, index = self._transaction(transaction_id), self.index
+        transaction.acknowledgements += [(message_id, queue_id) for message_id in message_ids]
+        transaction.segments[segment] = transaction.segments.get(segment, 0) + len(message_ids)
+        segment.pins += len(message_ids)
+        before = None
+        for message_id in message_ids:
+            placement = index.get(message_id)
+            if placement is not before and placement is not None:
+                before = placement
+                if placement.segment is not segment:
+                    segment.needs[placement.segment] = None
 
     def update_delivery_count(self, message_id: int, queue_id: int, count: int, segment: Segment) -> None:
         """Record the delivery count of a message in a queue."""

@@ -33,8 +33,8 @@ class JournalSettings:
     seal_after_s: float = 1.0
     # One slice of recovery is one read and the work on it: about 5 ms.
     recovery_slice_bytes: int = 1 * MIB
-    # One slice of compaction shares the loop with traffic: below 1 ms, even if it holds nothing but acknowledgements.
-    compaction_slice_bytes: int = 64 * KIB
+    # One slice of compaction shares the loop with traffic: below 1 ms. One that holds many records takes several steps.
+    compaction_slice_bytes: int = 256 * KIB
     # The background syncs after this many bytes: one large sync would delay those of the journal.
     background_sync_bytes: int = 1 * MIB
     # A segment is worth rewriting when at most this share of its messages is still alive ...

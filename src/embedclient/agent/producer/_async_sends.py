@@ -4,7 +4,7 @@ Responsible for the ids, and for which answer or confirmation ends which send. D
 frames.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 from embedclient.engine.core import PeerCount
@@ -45,6 +45,15 @@ class AsyncSends:
         self._in_flight[correlation_id] = receipt, number
         return correlation_id
 
+    def add_run(self, receipts: Sequence[Receipt], count: int, number: int) -> int:
+        """Add sends that leave as packets from ``number`` on, with the first of the receipts. Return the first id."""
+        first = self._next_id
+        self._next_id = first + count
+        self._in_flight.update(
+            zip(range(first, first + count), zip(receipts, range(number, number + count), strict=False), strict=False)
+        )
+        return first
+
     @property
     def oldest_number(self) -> int | None:
         """Return the number of the oldest send that has no answer, or None."""
@@ -60,6 +69,18 @@ class AsyncSends:
             self._peer_count.on_reply(number)
             if receipt is not None:
                 receipt.succeed(None)
+
+    def on_confirmed_run(self, correlation_ids: Iterable[int]) -> None:
+        """End the sends that the broker has answered, as `on_confirmed` does with each."""
+        pop, newest = self._in_flight.pop, -1
+        for correlation_id in correlation_ids:
+            send = pop(correlation_id, None)
+            if send is not None:
+                receipt, number = send
+                newest = max(newest, number)
+                if receipt is not None:
+                    receipt.succeed(None)
+        self._peer_count.on_reply(newest)
 
     def on_exception(self, packet: ExceptionResponse) -> None:
         """End the send that the broker has refused. Drop an answer to no send."""

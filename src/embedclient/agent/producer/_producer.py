@@ -4,7 +4,7 @@ Responsible for core-protocol 7.8 on the sending side. Does not build messages, 
 in front of a send: the channel holds those.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
@@ -170,24 +170,55 @@ class Producer:
                 return failed_call(error)
         return self._enter(message, blocking=False, confirmed=True)
 
-    def send_with_receipt(self, message: CoreMessage, receipt: Receipt) -> None:
-        """Send as `send_confirmed`. The receipt gets the outcome, in the middle of the step that brings it.
+    @property
+    def is_clear(self) -> bool:
+        """Return True if nothing waits in front of a message that is sent now."""
+        return self._channel.clear
 
-        For senders of many messages: a message that leaves at once has no call.
+    def send_run(self, address: str, messages: Sequence[bytes | bytearray], receipts: Sequence[Receipt]) -> int:
+        """Send the first of these messages as `send_confirmed`, as many as may leave now; return how many.
+
+        The receipts get the outcomes, in the middle of the step that brings them. For senders of many messages: those
+        that leave at once have no calls, and those that do not leave wait with their sender.
+
+        Args:
+            address: Address of all of them.
+            messages: The bytes of each, see `CoreMessage.raw`. They must not change.
+            receipts: Their receipts.
 
         Raises:
-            JMSException: The message cannot be sent; the receipt gets nothing.
+            JMSException: The first message cannot be sent; its receipt gets nothing.
         """
-        channel = self._channel
-        if not self.closed and len(message.raw) <= self._large_from and channel.clear and channel.numbered:
-            credits = self.credits
-            if credits is None or credits.address != message.address:
-                credits = None if self._table is None else self._table.get(message.address)
-            if self._rate is None and (credits is None or credits.take(len(message.raw))):
-                if self._on_work is not None:
-                    self._on_work()
-                channel.send_with_receipt(message, self.producer_id, receipt)
-                return
+        channel, largest = self._channel, self._large_from
+        if self.closed or not channel.numbered or self._rate is not None or len(messages[0]) > largest:
+            self._send_alone(CoreMessage.parse(bytearray(messages[0])), receipts[0])
+            return 1
+        if not channel.clear:
+            return 0
+        credits = self.credits
+        if credits is None or credits.address != address:
+            credits = None if self._table is None else self._table.get(address)
+        count = 0
+        try:
+            for message in messages:
+                size = len(message)
+                if size > largest or (credits is not None and not credits.take(size)):
+                    break
+                count += 1
+        except JMSException as error:
+            receipts[count].fail(error)
+        if count:
+            if self._on_work is not None:
+                self._on_work()
+            channel.send_run(messages[:count], self.producer_id, receipts)
+        return count
+
+    def _send_alone(self, message: CoreMessage, receipt: Receipt) -> None:
+        """Send one message as `send_confirmed`.
+
+        Raises:
+            JMSException: It cannot be sent.
+        """
         call = self.send_confirmed(message)
         if call.error is not None:
             raise call.error

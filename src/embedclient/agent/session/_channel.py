@@ -14,14 +14,16 @@ only. A reattachment sends them from there; a rebuilt session drops them with th
 deliveries that no longer exist.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from embedclient.engine.core import Channel, PeerCount
 from embedclient.errors import ConnectionClosedException, ErrorCode, JMSException, exception_for
 from embedclient.wire.core import (
     ANSWER_BODY,
+    ANSWER_RUN,
     ANSWER_SIZE,
     FRAME_HEADER_SIZE,
     CoreMessage,
@@ -379,10 +381,20 @@ class SessionChannel:
         self._send_numbered(self.connection, message, sender_id, call)
         return call
 
-    def send_with_receipt(self, message: CoreMessage, sender_id: int, receipt: Receipt) -> None:
-        """Send a message as `send_confirmed_at_once`. The receipt gets the outcome."""
-        assert self.connection is not None
-        self._send_numbered(self.connection, message, sender_id, receipt)
+    def send_run(self, messages: Sequence[bytes | bytearray], sender_id: int, receipts: Sequence[Receipt]) -> None:
+        """Send messages as `send_confirmed_at_once`, given by their bytes. Their receipts get the outcomes."""
+        connection, channel, version = self.connection, self._channel, self.version
+        assert connection is not None
+        channel_id, answered = self.channel_id, version >= VERSION_WITH_CORRELATION
+        first = self.async_sends.add_run(receipts, len(messages), channel.next_command_id)
+        frames = [
+            encode_send(raw, channel_id, version, answered, correlation_id, sender_id)
+            for correlation_id, raw in enumerate(messages, first)
+        ]
+        pieces = list(chain.from_iterable(frames))
+        size = sum(map(len, pieces))
+        channel.sent_run(frames, size)
+        connection.write_run(pieces, size)
 
     def _admit(self, entry: Request | Send) -> None:
         backlog = self.backlog
@@ -616,15 +628,34 @@ class SessionChannel:
 
     # --- replies ---
 
-    def on_answer(self, buffer: bytes | bytearray, start: int, end: int) -> bool:
-        """Handle a NULL_RESPONSE to an asynchronous send, without a packet object. Return False for all others."""
+    def on_answers(self, buffer: bytes | bytearray, start: int, end: int) -> int:
+        """Handle a NULL_RESPONSE to an asynchronous send, with all that follow it, without objects for packets.
+
+        Return the end of the last one; those of several are counted. Return 0 for any other NULL_RESPONSE.
+        """
         if end - start != ANSWER_SIZE or self.version < VERSION_WITH_CORRELATION:
-            return False
+            return 0
         correlation_id = ANSWER_BODY.unpack_from(buffer, start + FRAME_HEADER_SIZE)[0]
         if correlation_id <= 0:
-            return False
-        self.async_sends.on_confirmed(correlation_id)
-        return True
+            return 0
+        head = buffer[start : start + FRAME_HEADER_SIZE]
+        if not buffer.startswith(head, end):
+            self.async_sends.on_confirmed(correlation_id)
+            return end
+        size = len(buffer) - start
+        correlation_ids: list[int] = []
+        for beginning, following in ANSWER_RUN.iter_unpack(
+            memoryview(buffer)[start : start + size - size % ANSWER_SIZE]
+        ):
+            if beginning != head or following <= 0:
+                break
+            correlation_ids.append(following)
+        count = len(correlation_ids)
+        self.async_sends.on_confirmed_run(correlation_ids)
+        if count > 1 and self.numbered:
+            for _ in range(count):
+                self.count_received(ANSWER_SIZE)
+        return start + count * ANSWER_SIZE
 
     def on_reply(self, packet: Packet) -> None:
         """Deliver a reply to its request. Drop a reply without a request.

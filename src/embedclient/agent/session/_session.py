@@ -191,8 +191,11 @@ class Session:
 
     # --- packets from the broker ---
 
-    def receive(self, buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> None:
-        """Handle one frame of this session's channel. Raise RemoteProtocolError."""
+    def receive(self, buffer: bytes | bytearray, start: int, end: int, packet_type: int) -> int:
+        """Handle one frame of this session's channel; return the end of the last one that was handled with it.
+
+        Raise RemoteProtocolError.
+        """
         channel = self.channel
         if packet_type == _SESS_RECEIVE_MSG:
             trailer = end - RECEIVE_TRAILER_SIZE
@@ -202,10 +205,13 @@ class Session:
             if consumer is not None:
                 raw = message_raw(buffer, start + FRAME_HEADER_SIZE, trailer, channel.version)
                 consumer.on_message(self._read_message(raw), delivery_count, end - start)
-        elif packet_type != _NULL_RESPONSE or not channel.on_answer(buffer, start, end):
+        elif packet_type != _NULL_RESPONSE or not (run_end := channel.on_answers(buffer, start, end)):
             self._on_packet(decode_packet(buffer, start, end, channel.version, from_client=False), end - start)
+        elif run_end > end:
+            return run_end
         if channel.numbered and packet_type != _PACKETS_CONFIRMED:
             channel.count_received(end - start)
+        return end
 
     def _on_packet(self, packet: Packet, frame_size: int) -> None:
         match packet:

@@ -9,6 +9,7 @@ Command ids travel as signed 32-bit numbers that wrap around: 2^31 packets on on
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Protocol
 
 RESEND_BYTES_MAX = 256 * 1024 * 1024
@@ -96,6 +97,14 @@ class Channel:
                 self.sent_bytes_cached += len(piece)
         elif self._window != -1:
             self._first_stored += 1
+
+    def sent_run(self, frames: Sequence[tuple[bytes | bytearray, ...]], size: int) -> None:
+        """Count outgoing confirmable packets of ``size`` bytes in all, as `sent` does with the pieces of each."""
+        if self._keeps:
+            self._cache.extend(frames)
+            self.sent_bytes_cached += size
+        elif self._window != -1:
+            self._first_stored += len(frames)
 
     def stop_keeping(self) -> None:
         """Drop the cache for good. Numbering continues in both directions; a reattachment must be rejected."""

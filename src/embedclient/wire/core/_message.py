@@ -29,6 +29,7 @@ __all__ = [
     "DirectedCoreMessage",
     "MessageTemplate",
     "MessageType",
+    "RouteWriter",
     "from_1x",
     "known_address",
     "property_key",
@@ -508,15 +509,11 @@ class CoreMessage:
     def _entries(self) -> tuple[int, int, int]:
         """Return the number of properties, where the last one begins, and where it ends. Raise RemoteProtocolError."""
         source, flag_at = self.raw, self.properties_at
-        count, last, end = 0, flag_at + 1, flag_at + 1
-        try:
-            if source[flag_at]:
-                count, end = _I32.unpack_from(source, end)[0], end + 4
-                for _ in range(count):
-                    last, end = end, _entry_end(source, end)
-        except (StructError, IndexError) as error:
-            raise RemoteProtocolError(f"malformed properties: {error}") from error
-        return count, last, end
+        if len(source) - flag_at > _KNOWN_PROPERTIES_BYTES_MAX:
+            return _entries_in(source, flag_at)
+        # Messages of one sender often have the same properties.
+        count, last, end = _known_entries(bytes(source[flag_at:]))
+        return count, flag_at + last, flag_at + end
 
     def _write_copy(self, copy: CoreMessage, address: str, count: int, end: int, *entries: bytes | bytearray) -> None:
         """Make ``copy``, without id, the message for an address with the first properties, which end there, and others.
@@ -688,6 +685,38 @@ class RoutedCoreMessage(CoreMessage):
         return copy
 
 
+class RouteWriter:
+    """Write messages of one store-and-forward queue as the other broker must receive them.
+
+    Args:
+        queue_name: Name of the store-and-forward queue.
+        name: Name of one more property, of bytes.
+        size: Size of its values.
+    """
+
+    __slots__ = ("_before_value", "_head")
+
+    def __init__(self, queue_name: str, name: str, size: int) -> None:
+        self._head = _head_of(route_property(queue_name))
+        self._before_value = _head_of(name) + _I32.pack(size)
+
+    def write(self, message: CoreMessage, value: bytes) -> bytes | None:
+        """Return what `CoreMessage.on_route` returns for the address of the message, as bytes.
+
+        None: the route is not where `CoreMessage.with_route` puts it. Raise RemoteProtocolError.
+        """
+        count, last, end = message._route_entries()
+        source, head, id_at = message.raw, self._head, message._body_end
+        after_id = id_at + 8
+        if not count or not source.startswith(head, last) or source[after_id] != 1:
+            return None
+        count_at = message.properties_at + 1
+        return b"".join((
+            source[:id_at], _NO_ID, source[after_id:count_at], _I32.pack(count + 1), source[count_at + 4 : last],
+            _ROUTE_HEAD, source[last + len(head) : end], self._before_value, value,
+        ))  # fmt: skip
+
+
 class DirectedCoreMessage(CoreMessage):
     """A message with a group, or one that must not be delivered before ``deliver_at``, Unix ms. So are its copies."""
 
@@ -808,9 +837,31 @@ def _route_entry(queue_name: str, queue_ids: bytes) -> bytes:
 
 
 _ROUTE_HEAD: Final = _head_of(ROUTE_TO)
+_KNOWN_PROPERTIES_BYTES_MAX: Final = 512
 
 
-def _entry_end(raw: bytearray, entry: int) -> int:
+@lru_cache(maxsize=64)
+def _known_entries(properties: bytes) -> tuple[int, int, int]:
+    return _entries_in(properties, 0)
+
+
+def _entries_in(source: bytes | bytearray, flag_at: int) -> tuple[int, int, int]:
+    """Return the number of properties that begin there, where the last one begins, and where it ends.
+
+    Raise RemoteProtocolError.
+    """
+    count, last, end = 0, flag_at + 1, flag_at + 1
+    try:
+        if source[flag_at]:
+            count, end = _I32.unpack_from(source, end)[0], end + 4
+            for _ in range(count):
+                last, end = end, _entry_end(source, end)
+    except (StructError, IndexError) as error:
+        raise RemoteProtocolError(f"malformed properties: {error}") from error
+    return count, last, end
+
+
+def _entry_end(raw: bytes | bytearray, entry: int) -> int:
     """Return where the property entry that begins at ``entry`` ends."""
     length = _I32.unpack_from(raw, entry)[0]
     if length < 0:

@@ -16,6 +16,7 @@ __all__ = [
     "ACKNOWLEDGE_BODY",
     "ACKNOWLEDGE_RUN",
     "ANSWER_BODY",
+    "ANSWER_RUN",
     "ANSWER_SIZE",
     "CREDIT_BODY",
     "RECEIVE_TRAILER",
@@ -49,6 +50,8 @@ ACKNOWLEDGE_RUN: Final = Struct(">21sq?")
 # Body of NULL_RESPONSE with the correlation id of a send, and the size of that frame.
 ANSWER_BODY: Final = Struct(">q")
 ANSWER_SIZE: Final = FRAME_HEADER_SIZE + ANSWER_BODY.size
+# The same as a whole frame: the header, which those of a session have in common, and the id.
+ANSWER_RUN: Final = Struct(f">{FRAME_HEADER_SIZE}sq")
 # Body of SESS_FLOWTOKEN: consumer id, credits in bytes.
 CREDIT_BODY: Final = Struct(">qi")
 

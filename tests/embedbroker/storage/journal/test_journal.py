@@ -429,3 +429,26 @@ def test_a_journal_that_failed_to_open_says_why() -> None:
     journal = recover(disk)
     assert (journal.state, journal.failure) == (JournalState.FAILED, "the directory: simulated: not permitted")
     assert isinstance(journal, Journal)
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_recorded_as_its_messages_one_by_one() -> None:
+    """Over several batches and segments, in transactions and outside."""
+    one_by_one, runs = with_queue(), with_queue()
+    for transaction_id in (0, 7):
+        first = 100 + 1000 * transaction_id
+        messages = [StoredMessage(first + number, b"m" * (number % 90)) for number in range(400)]
+        message_ids = [message.message_id for message in messages]
+        for position, message in enumerate(messages, 5):
+            one_by_one.journal.add_message(message, transaction_id, [(1, position)])
+        runs.journal.add_run(messages, transaction_id, 1, 5)
+        for message_id in message_ids:
+            one_by_one.journal.acknowledge(message_id, 1, transaction_id)
+        runs.journal.acknowledge_run(message_ids, 1, transaction_id)
+        for recorded in (one_by_one, runs):
+            recorded.settle()
+    assert len(runs.journal.statistics().segments) > 2
+    assert runs.disk.contents() == one_by_one.disk.contents()
+    assert runs.journal.statistics() == one_by_one.journal.statistics()

@@ -6,7 +6,7 @@ import pytest
 
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Properties
-from embedclient.wire.core import CoreMessage
+from embedclient.wire.core import CoreMessage, RouteWriter
 
 NAME = "_AMQ_BRIDGE_DUP"
 
@@ -63,6 +63,10 @@ def test_a_route_gets_the_name_that_the_other_broker_reads(properties: dict[str,
         # All that a copy has without reading its headers is what they contain.
         for name in ("address", "durable", "expiration", "priority", "timestamp", "type", "user_id", "encoded_size"):
             assert getattr(fast, name) == getattr(CoreMessage.parse(fast.raw), name), name
+    for each in (original.with_route(QUEUE, IDS), read_again):
+        sent = each.on_route(each.address, QUEUE, "id", b"x")
+        assert sent is not None and RouteWriter(QUEUE, "id", 1).write(each, b"x") == bytes(sent.raw)
+        assert RouteWriter(QUEUE + "x", "id", 1).write(each, b"x") is None
 
 
 def test_a_route_that_is_not_the_last_property_or_of_another_queue_is_not_there() -> None:
