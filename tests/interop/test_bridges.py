@@ -1,4 +1,4 @@
-"""A bridge to Artemis and a bridge of Artemis to our broker: both ends are killed and started again."""
+"""A bridge to Artemis, and one of Artemis to ours: each end is killed and started again, with large messages too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker import AddressConfiguration, BridgeConfig, EmbeddedBroker, QueueConfiguration, ThreadedBroker
+from embedbroker import AddressConfiguration, BridgeConfig, EmbeddedBroker, QueueConfiguration
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory, Session
 from tests.interop.artemis import ArtemisBroker, free_port
@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 ORDERS, ARRIVALS = Queue("orders"), Queue("arrivals")
 COUNT = 500
 BODIES = [str(number) for number in range(2 * COUNT)]
+# Texts of 300 to 600 kB, which are large messages for both kinds of broker.
+LARGE = [f"{letter} é" * 150_000 for letter in "abcd"]
 QUEUES = """<address name="{0}"><anycast><queue name="{0}"/></anycast></address>"""
 BRIDGE = """<connectors><connector name="ours">tcp://127.0.0.1:{}</connector></connectors>
 <bridges><bridge name="to-ours"><queue-name>orders</queue-name><forwarding-address>arrivals</forwarding-address>
@@ -71,24 +73,28 @@ def test_a_bridge_to_artemis(tmp_path: Path) -> None:
             connectors={"artemis": artemis.url},
             data_directory=str(tmp_path / "ours"),
         ) as ours:
-            put(ours.url, BODIES[:COUNT])
+            put(ours.url, [*BODIES[:COUNT], *LARGE])
+            # While messages are on their way, first here and then there.
+            ours.crash()
+            ours.start()
+            put(ours.url, LARGE)
             artemis.kill()
             put(ours.url, BODIES[COUNT:])
             artemis.start()
-            assert take(artemis.url, len(BODIES)) == BODIES
+            assert take(artemis.url, len(BODIES) + 8) == [*BODIES[:COUNT], *LARGE, *LARGE, *BODIES[COUNT:]]
             assert ours.management.message_count("orders") == 0
 
 
 def test_a_bridge_of_artemis(tmp_path: Path) -> None:
     port = free_port()
     changes = {"</addresses>": f"{QUEUES.format('orders')}</addresses>", "</core>": BRIDGE.format(port)}
-
-    def start() -> ThreadedBroker:
-        return EmbeddedBroker.in_thread(addresses=place("arrivals"), port=port, data_directory=str(tmp_path / "ours"))
-
-    with ArtemisBroker(tmp_path / "artemis", changes=changes) as artemis:
-        with start():
-            put(artemis.url, BODIES[:COUNT])
+    ours = EmbeddedBroker.in_thread(addresses=place("arrivals"), port=port, data_directory=str(tmp_path / "ours"))
+    with ArtemisBroker(tmp_path / "artemis", changes=changes) as artemis, ours:
+        put(artemis.url, [*BODIES[:COUNT], *LARGE])
+        ours.crash()
+        put(artemis.url, LARGE)
+        artemis.kill()
+        ours.start()
+        artemis.start()
         put(artemis.url, BODIES[COUNT:])
-        with start() as ours:
-            assert take(ours.url, len(BODIES)) == BODIES
+        assert take(ours.url, len(BODIES) + 8) == [*BODIES[:COUNT], *LARGE, *LARGE, *BODIES[COUNT:]]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import queue
+from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
-from embedbroker import EmbeddedBroker, ThreadedBroker
+from embedbroker import AddressConfiguration, EmbeddedBroker, QueueConfiguration, ThreadedBroker
 from embedbroker.cluster import MemberUp
 from embedbroker.config import ClusterConnection, ReplicationBackup, Role
 from embedbroker.runtime._embedded import life_of
@@ -19,6 +21,7 @@ from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
 from tests.interop.programs import Program
 from tests.interop.test_java_client_of_a_pair import client_of
+from tests.interop.three_nodes import consumers, formed, send, sessions, texts_of
 
 SECONDS_MAX = 90
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -26,17 +29,25 @@ USER, PASSWORD = "cluster-user", "cluster-password"
 
 
 @pytest.fixture
-def theirs(tmp_path: Path) -> Iterator[ArtemisBroker]:
+def other_port() -> int:
+    """The place of ours, which is all that Artemis has of it."""
+    return free_port()
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, other_port: int) -> Iterator[ArtemisBroker]:
     """An Artemis that looks for one other broker."""
-    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{free_port()}"]
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{other_port}", "--queues", "orders"]
     options = ["--clustered", "--cluster-user", USER, "--cluster-password", PASSWORD, *names]
     with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options) as running:
         yield running
 
 
-def ours(theirs: ArtemisBroker, password: str = PASSWORD) -> ThreadedBroker:
+def ours(theirs: ArtemisBroker, port: int, password: str = PASSWORD) -> ThreadedBroker:
     return EmbeddedBroker.in_thread(
         name="ours",
+        port=port,
+        addresses={"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})},
         connectors={"theirs": theirs.url},
         cluster_connections=ClusterConnection(static_connectors=("theirs",)),
         cluster_user=USER,
@@ -69,18 +80,29 @@ class Ear(logging.Handler):
             self.heard.put(record.getMessage())
 
 
-def test_artemis_refuses_a_wrong_cluster_password_and_we_say_what_to_do(theirs: ArtemisBroker) -> None:
+async def test_artemis_refuses_a_wrong_cluster_password_and_shares_messages_with_the_right_one(
+    theirs: ArtemisBroker, other_port: int
+) -> None:
     log, ear = logging.getLogger("embedbroker.broker"), Ear("refuses")
     log.addHandler(ear)
     try:
-        with ours(theirs, "wrong") as broker:
-            said = ear.heard.get(timeout=SECONDS_MAX)
+        # At a place that Artemis does not have: it would give up one where its password is wrong.
+        with ours(theirs, 0, "wrong") as broker:
+            said = await trio.to_thread.run_sync(partial(ear.heard.get, timeout=SECONDS_MAX))
             with client_of(ha_url(broker.url)) as client:
                 until_it_knows(client, broker.port)
                 client.wait_for("^connected", seconds_max=SECONDS_MAX)
     finally:
         log.removeHandler(ear)
     assert said.startswith(f"theirs (127.0.0.1:{theirs.port}) refuses the cluster user and password: ")
+    with ours(theirs, other_port) as broker:
+        async with sessions({"theirs": theirs.url, "ours": broker.url}) as nodes:
+            await formed(nodes, ["orders"])
+            async with consumers(nodes, "orders", nodes) as found:
+                for name, session in nodes.items():
+                    await send(session, "orders", [name] * 20)
+                for consumer in found.values():
+                    assert Counter(await texts_of(consumer, 20)) == dict.fromkeys(nodes, 10)
 
 
 # -- replication, which is between brokers of one kind ---------------------------------------------------------------

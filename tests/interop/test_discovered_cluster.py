@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 import trio
@@ -16,6 +17,7 @@ from embedbroker import (
     DiscoveryGroup,
     GroupingHandlerType,
     PrimaryOnly,
+    ThreadedBroker,
 )
 from embedbroker.config import MessageLoadBalancing, ScaleDown
 from tests.interop.artemis import ArtemisBroker, free_port
@@ -56,34 +58,65 @@ def found_at(group_port: int, ours: int) -> Mapping[str, str]:
     }
 
 
-@pytest.fixture(scope="module")
-def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Three]:
-    directory = tmp_path_factory.mktemp("discovered")
-    ports = {name: free_port() for name in ("a", "b", "ours")}
-    place = (ADDRESS, free_port(), LOOPBACK)
-    changes = found_at(place[1], ports["ours"])
-    words = "--message-load-balancing STRICT"
-    leaving = {**changes, "</acceptors>": LEAVES}
-    nodes = {
-        "a": artemis_node(directory, "a", ports["a"], words, groups="REMOTE", changes=leaving),
-        "b": artemis_node(directory, "b", ports["b"], words, groups="REMOTE", changes=changes),
-    }
-    ours = our_node(
+def ours(directory: Path, port: int, place: tuple[str, int, str], how: MessageLoadBalancing) -> ThreadedBroker:
+    """Ours, which is not started yet."""
+    return our_node(
         directory,
-        ports["ours"],
+        port,
         groups=GroupingHandlerType.LOCAL,
         broadcast_groups=[BroadcastGroup("b", *place, broadcast_period_ms=500)],
         discovery_groups=[DiscoveryGroup("d", *place)],
-        cluster_connections=ClusterConnection(
-            discovery_group="d", message_load_balancing=MessageLoadBalancing.STRICT, retry_interval_ms=100
-        ),
+        cluster_connections=ClusterConnection(discovery_group="d", message_load_balancing=how, retry_interval_ms=100),
         ha_policy=PrimaryOnly(ScaleDown()),
     )
-    with running(Three(nodes, ours, ports)) as nodes_of_both:
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("discovered")
+
+
+@pytest.fixture(scope="module")
+def place() -> tuple[str, int, str]:
+    return (ADDRESS, free_port(), LOOPBACK)
+
+
+@pytest.fixture(scope="module")
+def three(directory: Path, place: tuple[str, int, str]) -> Iterator[Three]:
+    """Node a forwards with STRICT, node b and ours with ON_DEMAND."""
+    ports = {name: free_port() for name in ("a", "b", "ours")}
+    changes = found_at(place[1], ports["ours"])
+    leaving = {**changes, "</acceptors>": LEAVES}
+    nodes = {
+        name: artemis_node(
+            directory, name, ports[name], f"--message-load-balancing {how}", groups="REMOTE", changes=changed
+        )
+        for name, how, changed in (("a", "STRICT", leaving), ("b", "ON_DEMAND", changes))
+    }
+    started = ours(directory, ports["ours"], place, MessageLoadBalancing.ON_DEMAND)
+    with running(Three(nodes, started, ports)) as nodes_of_both:
         yield nodes_of_both
     for name, node in nodes.items():
         log = (node.directory / "log" / "artemis.log").read_text()
         assert "AMQ221007" in log and "AMQ224037" not in log and "Failed to decode" not in log, name
+
+
+def freeze(node: ArtemisBroker) -> None:
+    """Return when the whole process stands still."""
+    os.kill(node.pid, signal.SIGSTOP)
+    os.waitid(os.P_PID, node.pid, os.WSTOPPED)
+
+
+async def arrive(three: Three, *names: str) -> dict[str, list[str]]:
+    """Find each message once on what is left of the cluster."""
+    async with sessions({name: three.urls[name] for name in names}) as nodes:
+        await formed(nodes)
+        async with consumers(nodes, "orders", nodes) as found:
+            got = await received(found, len(TEXTS))
+    assert sorted((text for at in got.values() for text in at), key=int) == TEXTS
+    # What was for the node that was down is there.
+    assert len(got["b"]) == 10, got
+    return got
 
 
 async def test_nodes_that_find_each_other_by_datagrams_share_messages(three: Three) -> None:
@@ -96,14 +129,38 @@ async def test_nodes_that_find_each_other_by_datagrams_share_messages(three: Thr
                 assert Counter(await texts_of(consumer, 30)) == dict.fromkeys(nodes, 10)
 
 
+async def test_messages_go_to_consumers_of_nodes_that_were_found(three: Three) -> None:
+    """At once, and after they waited where no consumer is: between ours and Artemis, both ways."""
+    texts = [str(number) for number in range(20)]
+    async with sessions(three.urls) as nodes:
+        await formed(nodes)
+        for source, target in (("ours", "b"), ("b", "ours")):
+            await send(nodes[source], "moved", texts)
+            async with consumers(nodes, "moved", [target]) as found:
+                assert await texts_of(found[target], 20) == texts
+                await send(nodes[source], "moved", texts)
+                assert await texts_of(found[target], 20) == texts
+
+
+async def test_nodes_of_either_kind_are_killed_and_found_again(three: Three) -> None:
+    """What they had, or would have got, is there once."""
+    b = three.artemis["b"]
+    async with sessions(three.urls) as nodes:
+        await formed(nodes)
+    async with sessions({"a": three.urls["a"]}) as nodes:
+        # Node b takes no message, which node a has not noticed yet.
+        freeze(b)
+        await send(nodes["a"], "orders", TEXTS)
+    b.kill()
+    await trio.to_thread.run_sync(three.ours.crash)
+    await trio.to_thread.run_sync(three.ours.start)
+    await trio.to_thread.run_sync(b.start)
+    got = await arrive(three, "a", "b", "ours")
+    assert [len(texts) for texts in got.values()] == [10, 10, 10], got
+
+
 async def test_each_group_is_on_one_node_if_ours_decides(three: Three) -> None:
     await each_group_on_one_node(three)
-
-
-def freeze(node: ArtemisBroker) -> None:
-    """Return when the whole process stands still."""
-    os.kill(node.pid, signal.SIGSTOP)
-    os.waitid(os.P_PID, node.pid, os.WSTOPPED)
 
 
 async def leave(three: Three, source: str, missing: ArtemisBroker) -> None:
@@ -121,21 +178,16 @@ async def leave(three: Three, source: str, missing: ArtemisBroker) -> None:
     await trio.to_thread.run_sync(missing.start)
 
 
-async def arrive(three: Three, *names: str) -> None:
-    """Find each message once on what is left of the cluster."""
-    async with sessions({name: three.urls[name] for name in names}) as nodes:
-        await formed(nodes)
-        async with consumers(nodes, "orders", nodes) as found:
-            got = await received(found, len(TEXTS))
-    assert sorted((text for at in got.values() for text in at), key=int) == TEXTS
-    # What was for the node that was down is there.
-    assert len(got["b"]) == 10, got
-
-
-async def test_ours_leaves_for_artemis_and_artemis_for_ours(three: Three) -> None:
+async def test_ours_leaves_for_artemis_and_artemis_for_ours(
+    three: Three, directory: Path, place: tuple[str, int, str]
+) -> None:
     """A Java client follows from one to the other, and messages for a third node go on to that one."""
     options = "ha=true&reconnectAttempts=3&failoverAttempts=-1&retryInterval=100"
     b = three.artemis["b"]
+    async with sessions(three.urls) as nodes:
+        await formed(nodes)
+    forwards_to_all = ours(directory, three.ports["ours"], place, MessageLoadBalancing.STRICT)
+    await trio.to_thread.run_sync(three.replace_ours, forwards_to_all)
     async with sessions(three.urls) as nodes:
         await formed(nodes)
     with client_of(f"{three.urls['ours']}?{options}", "moved.java") as client:

@@ -130,11 +130,11 @@ async def attribute(session: Session, resource: str, name: str) -> Any:
     return (json.loads(reply.text) if reply.text else [None])[0]
 
 
-async def formed(nodes: Mapping[str, Session]) -> None:
+async def formed(nodes: Mapping[str, Session], queues: Sequence[str] = QUEUES) -> None:
     """Wait until each node has the queues of each other one, and of no more."""
     for session in nodes.values():
         async with session.create_consumer(NOTES, "_AMQ_NotifType LIKE 'BINDING_%'") as changes:
-            for queue in QUEUES:
+            for queue in queues:
                 while len(await attribute(session, f"address.{queue}", "RemoteQueueNames")) != len(nodes) - 1:
                     assert await changes.receive(timeout=SECONDS_MAX) is not None
 
@@ -208,6 +208,25 @@ async def received(at: Mapping[str, MessageConsumer], count: int) -> dict[str, l
     for name, consumer in at.items():
         assert await consumer.receive(timeout=0.05) is None, name
     return found
+
+
+async def large_messages_go(nodes: Mapping[str, Session], source: str, target: str) -> None:
+    """Send large messages of both types with a small one among them: to a consumer elsewhere, and before it is there.
+
+    The source forwards with ON_DEMAND.
+    """
+    bodies: list[str | bytes] = [bytes([65 + number]) * 350_000 for number in range(3)]
+    bodies += [b"small", "é" * 300_000, "t" * 200_000]
+    for queue, is_first in (("orders", False), ("moved", True)):
+        producer = nodes[source].create_producer(Queue(queue))
+        for body in bodies if is_first else ():
+            await producer.send(body)
+        async with consumers(nodes, queue, [target]) as found:
+            for body in () if is_first else bodies:
+                await producer.send(body)
+            for body in bodies:
+                message = await found[target].receive(timeout=SECONDS_MAX)
+                assert message is not None and message.body == body, (source, target, queue)
 
 
 async def each_group_on_one_node(three: Three) -> None:
