@@ -1,4 +1,4 @@
-"""`embedclient` between two real Artemis brokers that stand in for each other: killed, stopped, and back again."""
+"""Our client, and a cluster's bridge of ours, at two real Artemis that stand in for each other, and come back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 import trio
 from attrs import frozen
 
+from embedbroker import AddressConfiguration, ClusterConnection, EmbeddedBroker, QueueConfiguration
+from embedbroker.config import MessageLoadBalancing
 from embedclient import (
     AcknowledgeMode,
     Connection,
@@ -38,6 +40,7 @@ from embedclient.errors import (
     UnblockedException,
 )
 from tests.interop.artemis_pair import ArtemisPair
+from tests.interop.three_nodes import PASSWORD, USER, formed, received, sessions
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(400)]
 
@@ -316,6 +319,53 @@ async def test_ids_and_repetition_give_once_and_only_once(pair: ArtemisPair, url
             texts = [await following(consumer) for _ in range(3 * counts["batches"])]
             assert texts == [f"{number}.{part}" for number in range(counts["batches"]) for part in range(3)]
             assert await consumer.receive_nowait() is None
+
+
+# A backup of Artemis that replicates asks every member for its copy, ours too, and stops itself if one refuses.
+@pytest.mark.parametrize("running_pair", ["shared-store"], indirect=True)
+async def test_a_broker_of_ours_follows_a_member_to_its_backup_and_back(pair: ArtemisPair, url: str, name: str) -> None:
+    """What is for that member, some of it on its way when the member is gone, is there once."""
+    queue, ended, sent = Queue(name), trio.Event(), 0
+    ours = EmbeddedBroker(
+        addresses={name: AddressConfiguration(anycast={name: QueueConfiguration()})},
+        cluster_user=USER,
+        cluster_password=PASSWORD,
+        connectors={"pair": pair.primary.url},
+        cluster_connections=ClusterConnection(
+            static_connectors=("pair",), message_load_balancing=MessageLoadBalancing.STRICT, retry_interval_ms=100
+        ),
+    )
+    async with (
+        ConnectionFactory(url).connect() as to_pair,
+        to_pair.session() as at_pair,
+        # The queue is there as long as it has a consumer, and this one takes nothing.
+        at_pair.create_consumer(queue, "color = 'none'"),
+        ours,
+        ConnectionFactory(ours.url).connect() as to_ours,
+        to_ours.session() as at_ours,
+        at_ours.create_consumer(queue) as others,
+    ):
+        await formed({"pair": at_pair, "ours": at_ours}, [name])
+
+        async def send() -> None:
+            nonlocal sent
+            producer = at_ours.create_producer(queue)
+            while not ended.is_set():
+                await producer.send(str(sent))
+                sent += 1
+                await trio.sleep(0.004)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.to_thread.run_sync(pair.kill)
+            await trio.to_thread.run_sync(pair.fail_back)
+            ended.set()
+        async with sessions({"pair": pair.primary.url}) as later, later["pair"].create_consumer(queue) as arrivals:
+            got = await received({"pair": arrivals, "ours": others}, sent)
+    texts = [str(number) for number in range(sent)]
+    assert sorted((text for at in got.values() for text in at), key=int) == texts
+    # In order, over both moves.
+    assert got["pair"] == sorted(got["pair"], key=int) and len(got["pair"]) > 10
 
 
 async def test_a_program_that_fails_over_by_itself_finds_the_backup(pair: ArtemisPair, name: str) -> None:

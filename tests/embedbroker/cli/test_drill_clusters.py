@@ -43,6 +43,33 @@ def test_a_kill_of_one_of_two_nodes_loses_nothing(tmp_path: Path) -> None:
         assert f">{node}</text>" in report.read_text()
 
 
+@pytest.mark.search
+@pytest.mark.parametrize("ha", ["shared-store", "replication"])
+def test_a_kill_of_one_of_two_pairs_loses_nothing(tmp_path: Path, ha: str) -> None:
+    report = tmp_path / "report.html"
+    clients = ["--producers", "1", "--consumers", "1", "--size", "100", "--seed", "11"]
+    options = ["--cluster", "2", "--pairs", "--ha", ha, "--seconds", "1", "--rounds", "1", *clients]
+    result = CliRunner().invoke(commands, ["drill", *options, "--json", "--report", str(report)])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(result.stdout)
+    (turn,) = figures["rounds"]
+    assert [outage["after"] for outage in turn["outages"]] == ["kill", "failback"]
+    assert all(outage["joined_s"] > 0 for outage in turn["outages"])
+    assert all(min(node["confirmed"], node["arrived"]) > 0 for node in figures["nodes"])
+    page = report.read_text()
+    for node in ("node1", "node2"):
+        is_struck = node == turn["node"]
+        # A primary that replicates is a backup of the one that stood in for it, before it is live again.
+        again = ["down", *(["backup"] if ha == "replication" else []), "live"]
+        expected = {"primary": ["live", *(again if is_struck else [])], "backup": ["backup"]}
+        expected["backup"] += ["live", "backup"] if is_struck else []
+        for part, standings in expected.items():
+            name = f"{node}-{part}"
+            states = [standing for _, broker, standing in figures["roles"] if broker == name and standing != "starting"]
+            assert states == standings, name
+            assert f">{name}</text>" in page
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
