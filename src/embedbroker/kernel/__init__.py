@@ -36,7 +36,7 @@ from ._statistics import BacklogStatistics, KernelStatistics, QueueStatistics
 from ._store import Fact, MemoryStore, Store
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
-from .addressing._cluster_groups import ClusterGroups, GroupingHandler, GroupUndecided
+from .addressing._cluster_groups import ClusterGroups, GroupingHandler, RoutingUndecided
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert, DivertedMessage
 from .addressing._internal_bindings import InternalBinding
@@ -132,7 +132,6 @@ __all__ = [
     "GroupDecisionRemoved",
     "GroupNotice",
     "GroupNoticeKind",
-    "GroupUndecided",
     "GroupingHandler",
     "HeuristicOutcome",
     "HostTask",
@@ -170,6 +169,7 @@ __all__ = [
     "RemoteBinding",
     "Restore",
     "Router",
+    "RoutingUndecided",
     "Schedule",
     "Scope",
     "Selector",

@@ -37,6 +37,7 @@ from .addressing._addresses import AddressManager
 from .addressing._cluster_groups import ClusterGroups
 from .addressing._configured_addresses import ConfiguredAddresses
 from .addressing._divert_table import DivertTable
+from .addressing._late_bindings import LateBindings
 from .addressing._settings_table import SettingsTable
 from .cursors._cursors import Cursors
 from .message._body_store import MemoryBodies
@@ -127,6 +128,7 @@ class Kernel:
             self.memory,
         )  # fmt: skip
         self.cluster_groups = ClusterGroups(self.clock)
+        self.late_bindings = LateBindings(self.address_manager, self.clock)
         self.diverts = DivertTable(self.address_manager, self.store, self.ids)
         self.settings_table = SettingsTable(
             self.settings, config.permissions, config.wildcard_addresses, config.uuid_namespace, self.store, self.ids,
@@ -152,6 +154,8 @@ class Kernel:
         events = self.observers.commit
         events.queue_added.append(self.redistribution.on_queue)
         events.remote_consumer_added.append(self.redistribution.on_remote_consumer)
+        events.remote_binding_added.append(self.forwarding.on_binding)
+        events.remote_binding_added.append(self.late_bindings.on_binding)
         events.remote_binding_updated.append(self.redistribution.on_remote_consumer)
         events.remote_binding_removed.append(self.redistribution.on_remote_end)
         events.remote_consumer_removed.append(self.redistribution.on_remote_end)

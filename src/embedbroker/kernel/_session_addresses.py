@@ -96,7 +96,7 @@ class SessionAddresses:
             Ids of the queues that the message is for; empty: all that take it.
 
         Raises:
-            GroupUndecided: Another broker has yet to decide. The message must wait, and is then sent anew.
+            RoutingUndecided: Another broker has yet to decide. The message must wait, and is then sent anew.
         """
         manager, name = self._manager, message.address
         if groups.handler is None or "::" in name or name in manager.internal:
@@ -109,22 +109,6 @@ class SessionAddresses:
                 return _ALL_QUEUES
             address = manager.resolution.find(name)
         return _ALL_QUEUES if address is None else groups.prepare(message, address, routing_type)
-
-    def follow_group(self, message: Message, ids: frozenset[int], groups: ClusterGroups) -> frozenset[int]:
-        """Return the bindings that another broker has chosen for a message of a group, those gone by decisions.
-
-        Args:
-            message: Message of a group.
-            ids: Ids of the chosen bindings.
-            groups: Groups of the cluster.
-
-        Raises:
-            GroupUndecided: The message must wait, and is then sent anew.
-        """
-        if groups.handler is None or "::" in message.address:
-            return ids
-        address = self._manager.resolution.find(message.address)
-        return ids if address is None else groups.follow(message, address, ids)
 
     def create_queue(self, request: QueueRequest) -> Queue | Refused:
         """Create a queue, and its address where settings allow that."""

@@ -84,6 +84,8 @@ class Bridging:
             self.grouping.become_live(node_id, Instant(self._kernel.monotonic, self._kernel.now_ms))
         if self.bridges is not None or self._kernel.bridges.added:
             self._load().become_live(node_id)
+        if self.of_members:
+            self._kernel.late_bindings.begin()
         for each in self.of_members:
             each.become_live(node_id)
 

@@ -47,6 +47,7 @@ __all__ = [
     "JournalProgress",
     "JournalWork",
     "KernelWork",
+    "LateMessages",
     "OrderlyStopEnd",
     "PasswordHashes",
     "Recovery",
@@ -310,6 +311,20 @@ class DiscoveryPart(Part):
 
     def next_deadline(self, now: Instant) -> float | None:
         return self._due
+
+
+class LateMessages(Part):
+    """Messages of other brokers, for queues of which this broker has got news since."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._bindings = kernel.late_bindings
+        self.waiting = self._bindings.ready
+
+    def run(self, step: CurrentStep) -> None:
+        self._bindings.run(step.now.monotonic)
+
+    def next_deadline(self, now: Instant) -> float | None:
+        return self._bindings.next_deadline_s
 
 
 class BridgesPart(Part):

@@ -27,6 +27,7 @@ from ._parts import (
     JournalProgress,
     JournalWork,
     KernelWork,
+    LateMessages,
     OrderlyStopEnd,
     PasswordHashes,
     Recovery,
@@ -153,6 +154,7 @@ def make_schedule(
         _search(roles),  # after the role is known; before the cluster, which sends its requests
         # Before output is collected: messages that waited for a decision go on, and their senders get answers.
         s.bridging.grouping_part,
+        LateMessages(s.kernel) if roles.clusters else None,
         # After the kernel's work, which hands messages to bridges.
         BridgesPart(bridges, s.dials) if bridges is not None else None,
         *(BridgesPart(each, s.dials) for each in s.bridging.of_members),

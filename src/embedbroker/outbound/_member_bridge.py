@@ -193,7 +193,9 @@ class MemberBridge:
     def end(self, now: Instant) -> None:
         """End the bridge, and routing to the member. The queue stays with its messages."""
         self.bridge.end(now)
+        own = [each for each in self.bindings.by_cluster_name.values() if each.distance == 1]
         self._apply(self.bindings.clear())
+        self._parts.kernel.forwarding.on_left(own)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -280,6 +282,9 @@ class MemberBridge:
                     ways.add(binding)
                 case BindingRemoved(binding):
                     ways.remove(binding)
+                    if binding.distance > 1:
+                        # The broker behind may have stopped; the neighbour of that one finds out what is deleted.
+                        self._parts.kernel.forwarding.on_left((binding,))
                 case BindingConnected(binding) | BindingDisconnected(binding):
                     ways.review(binding)
                 case SessionCreated(connection, peer, client_id, protocol, distance):

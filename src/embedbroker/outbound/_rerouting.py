@@ -218,8 +218,9 @@ class Rerouting:
         if address is None:
             return None
         # Another way to the queue, or a queue that shares messages with it.
-        chosen = self._kernel.forwarding.chosen(message, address, frozenset((binding.announced_id,)))
-        return binding.announced_id if any(chosen) else None
+        queues, remote = self._kernel.forwarding.chosen(message, address, frozenset((binding.announced_id,)))
+        is_elsewhere = queues or any(each.store_and_forward is not self.queue for each in remote)
+        return binding.announced_id if is_elsewhere else None
 
     def _move(self, reference: Reference) -> None:
         message, queue, kernel = reference.message, self.queue, self._kernel

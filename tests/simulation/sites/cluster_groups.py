@@ -46,14 +46,15 @@ class GroupChecker:
             nodes = {taken.node for _, taken in takes}
             if len(nodes) > 1 and not decisions_changed:
                 self.scene.fail(f"group {group} was at nodes {sorted(nodes)}: {takes}")
-            self._check_consumers(group, [taken for _, taken in takes if taken.is_confirmed])
+            for node in sorted(nodes):
+                self._check_consumers(group, [taken for _, taken in takes if taken.is_confirmed and taken.node == node])
             if len(nodes) == 1:
                 self.scene.hits[Moment.TAKEN_OF_GROUP] += len(takes)
                 if not has_filters:
                     self._check_order(group, [key for key, _ in takes])
 
     def _check_consumers(self, group: str, takes: list[Taken]) -> None:
-        """Check that no consumer gets a group back: another one gets it when the one before is gone."""
+        """Check that no consumer of a queue gets a group back: another one gets it when the one before is gone."""
         seen: dict[tuple[str, int], None] = {}
         last = None
         for taken in takes:

@@ -237,7 +237,8 @@ class _ClusterScenario:
         before = self._figures()
         self._rest(before)
         self.scene.hits[Moment.FORWARDED] += sum(forwarded for _, forwarded in before.values())
-        account = ClusterAccount(self.scene, self.plan, self.book, self.taken, self.leaving)
+        anew = frozenset(name for name, site in self.sites.items() if any(host.life > 1 for host in site.hosts))
+        account = ClusterAccount(self.scene, self.plan, self.book, self.taken, self.leaving, anew)
         account.check(lives_ended=any(lives_ended_otherwise(host) for host in self._hosts))
         # What moves takes the groups of its queue along.
         if self.plan.arbiter and not any(each.has_begun for each in self.leaving.values()):

@@ -7,6 +7,7 @@ exchange decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .._clock import Clock
@@ -14,25 +15,28 @@ from .._definitions import GroupDecision
 from .._group_notices import GroupNotice
 from ..message._message import Message
 from ..queueing._queue import Queue
-from ._remote_binding import announced_group, group_of
 from ._rotation import Group, Rotation, Shared
 
 if TYPE_CHECKING:
     from ._address import Address
 
-__all__ = ["ClusterGroups", "GroupUndecided", "GroupingHandler"]
+__all__ = ["ClusterGroups", "GroupingHandler", "RoutingUndecided"]
 
 _TRIES_MAX: Final = 10
 _MULTICAST, _ANYCAST = 0, 1
 _ALL_QUEUES: Final[frozenset[int]] = frozenset()
 
 
-class GroupUndecided(Exception):
-    """End the routing of a message whose group has no decision yet; it is tried again later."""
+class RoutingUndecided(Exception):
+    """End the routing of a message for which something is not known yet, such as the queue of its group.
 
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    Attributes:
+        wait: Takes an action, and runs it when the message may be tried again.
+    """
+
+    def __init__(self, wait: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__()
+        self.wait = wait
 
 
 class GroupingHandler(Protocol):
@@ -99,7 +103,7 @@ class ClusterGroups:
             Ids of the queues that the message is for; empty: the routing of the address finds them.
 
         Raises:
-            GroupUndecided: A decision is under way; the message waits for it.
+            RoutingUndecided: A decision is under way; the message waits for it.
         """
         group_id = message.group_id
         if self.handler is None or not isinstance(group_id, str):
@@ -120,40 +124,6 @@ class ClusterGroups:
         copies = address.route(message, _MULTICAST) if routing_type is None else []
         return frozenset([each.id for each in (queue, *copies) if isinstance(each, Queue)])
 
-    def follow(self, message: Message, address: Address, ids: frozenset[int]) -> frozenset[int]:
-        """Return the bindings that another broker has chosen for a message, with those gone by decisions.
-
-        This broker may have just started, and not know yet of the chosen queue, which is one broker further.
-
-        Args:
-            message: Message of a group.
-            address: Its address, resolved.
-            ids: Ids of the chosen bindings.
-
-        Raises:
-            GroupUndecided: A decision is under way; the message waits for it.
-        """
-        group_id = message.group_id
-        queues, remote = address.chosen(ids)
-        if self.handler is None or not isinstance(group_id, str) or len(queues) + len(remote) == len(ids):
-            return ids
-        gone = ids.difference([queue.id for queue in queues], [binding.announced_id for binding in remote])
-        lost = {group_of(each): each for each in gone}
-        shared: dict[str, list[Shared]] = {}
-        for name, binding in address.by_routing_name():
-            if announced_group(name) in lost:
-                shared.setdefault(name, []).append(binding)
-        for name, bindings in shared.items():
-
-            def first(bindings: list[Shared] = bindings) -> Shared | None:
-                return next((each for each in bindings if each.filter is None or each.filter.matches(message)), None)
-
-            decided = self._decided(f"{group_id}.{name}", bindings, first)
-            if decided is not None:
-                found = decided.id if isinstance(decided, Queue) else decided.announced_id
-                ids = ids - {lost[announced_group(name)]} | {found}
-        return ids
-
     def _prepare_shared(self, message: Message, group_id: str, rotation: Rotation, routing_type: int | None) -> None:
         for name, group in rotation.groups.items():
 
@@ -168,7 +138,7 @@ class ClusterGroups:
         """Return the binding that a decision names; None if there is no decision, since no binding takes the message.
 
         Raises:
-            GroupUndecided: The decision is under way, or its queue.
+            RoutingUndecided: The decision is under way, or its queue.
         """
         handler = self.handler
         assert handler is not None
@@ -180,12 +150,12 @@ class ClusterGroups:
                     return None
                 decided = handler.propose(key, self.name_of(proposed), self._clock.monotonic)
                 if decided is None:
-                    raise GroupUndecided(key)
+                    raise RoutingUndecided(partial(self._wait, key))
             found = self._named(decided, bindings)
             if found is not None:
                 return found
             if handler.awaits(decided, self._clock.monotonic):
-                raise GroupUndecided(key)
+                raise RoutingUndecided(partial(self._wait, key))
             handler.drop(key, decided)
         return None
 
@@ -199,10 +169,9 @@ class ClusterGroups:
         if self.receiver is not None:
             self.receiver.receive(notice)
 
-    def wait(self, undecided: GroupUndecided, action: Callable[[], None]) -> None:
-        """Run an action later, when a message that waits for a decision may be tried again."""
+    def _wait(self, key: str, action: Callable[[], None]) -> None:
         assert self.handler is not None
-        self.handler.when_changed(undecided.key, lambda: self.ready.append(action))
+        self.handler.when_changed(key, lambda: self.ready.append(action))
 
     def binding_of(self, message: Message, name: str, bindings: Sequence[Shared]) -> Shared | None:
         """Return the binding that the decision on the group of a message names; None leaves the choice to the rotation.

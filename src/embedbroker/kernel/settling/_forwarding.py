@@ -6,7 +6,8 @@ Does not depend on the bridges that empty those queues, nor on records and trans
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from embedclient.errors import ErrorCode, RemoteProtocolError
 
@@ -26,16 +27,32 @@ Copy = tuple[Message, Queue]
 """A copy with its id, and the store-and-forward queue that takes it."""
 
 _NONE: Sequence[RemoteBinding] = ()
+_LEFT_MAX: Final = 10_000
 
 
 class Forwarding:
     """Choose queues and remote bindings for messages, and make the copies for other brokers."""
 
-    __slots__ = ("_addresses", "_ids")
+    __slots__ = ("_addresses", "_ids", "_left")
 
     def __init__(self, addresses: AddressManager, ids: Ids) -> None:
         self._addresses = addresses
         self._ids = ids
+        # By announced id: the bindings of members that have stopped, and for which messages may be on their way.
+        self._left: dict[int, RemoteBinding] = {}
+
+    def on_left(self, bindings: Iterable[RemoteBinding]) -> None:
+        """Keep bindings that are gone because a broker has stopped, for messages that others have sent before.
+
+        They go to the store-and-forward queue, as those of this broker did. A bound one takes its messages itself.
+        """
+        self._left.update((each.announced_id, each) for each in bindings)
+        while len(self._left) > _LEFT_MAX:
+            del self._left[next(iter(self._left))]
+
+    def on_binding(self, _binding: RemoteBinding, binding_id: int) -> None:
+        """Forget what was there before. Observes `CommitObserver.remote_binding_added`."""
+        self._left.pop(binding_id, None)
 
     def choose(self, message: Message, address: Address, routing_type: int | None) -> Chosen:
         """Return the queues that take a message, those of wildcard addresses too, and the remote bindings.
@@ -63,6 +80,7 @@ class Forwarding:
 
         A chosen queue may be one broker further, and no longer known here: that broker has stopped, or this one has
         just started. Then another queue that shares messages with it takes the message, one of this broker if possible.
+        Without one, the message waits for the broker that has stopped.
         """
         queues, remote = address.chosen(ids)
         if len(queues) + len(remote) == len(ids):
@@ -80,6 +98,8 @@ class Forwarding:
                     remote.append(binding)
                 else:
                     queues.append(binding)
+            left = [self._left[each] for each in ids - found if group_of(each) in groups and each in self._left]
+            remote += [each for each in left if not each.store_and_forward.deleted]
         return queues, remote
 
     def bound(self, message: Message, address: Address, routing_type: int | None, chosen: Chosen | None) -> Chosen:

@@ -106,7 +106,7 @@ class LargeSession(Protocol):
         """Send a large message whose body is stored; return why it was refused.
 
         Raises:
-            GroupUndecided: The message must wait, and is then sent anew.
+            RoutingUndecided: The message must wait, and is then sent anew.
         """
 
     def answer_chunk(self, packet: SessionSendContinuation) -> None:

@@ -19,7 +19,6 @@ from embedbroker.kernel import (
     ANONYMOUS,
     Body,
     Consumer,
-    GroupUndecided,
     HostTask,
     InternalBinding,
     Kernel,
@@ -28,6 +27,7 @@ from embedbroker.kernel import (
     Queue,
     Reference,
     Refused,
+    RoutingUndecided,
     Scope,
     Session,
     StoredMessage,
@@ -380,7 +380,7 @@ class CoreSession:
         if packet_type == _SEND:
             try:
                 self._on_send(buffer, start, end)
-            except GroupUndecided as undecided:
+            except RoutingUndecided as undecided:
                 self._wait_for(undecided)
                 return -1
         elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
@@ -457,8 +457,9 @@ class CoreSession:
                     )
                     return
                 message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
-            if arrival.has_group and refused is None:
-                queue_ids = self._queues_of_group(message, arrival.routing_type, queue_ids)
+                self.kernel.late_bindings.check(message, queue_ids)
+            if arrival.has_group and refused is None and not queue_ids:
+                queue_ids = self._queues_of_group(message, arrival.routing_type)
         if refused is None:
             refused = self.kernel_session.send(
                 message,
@@ -505,18 +506,13 @@ class CoreSession:
             return self.kernel_session.adopt(taken, acknowledged_ids)
         return self.kernel_session.send_on(taken, remote_ids, node_id, duplicate_id)
 
-    def _queues_of_group(
-        self, message: CoreMessage, routing_type: int | None, chosen: frozenset[int]
-    ) -> frozenset[int]:
-        addresses, groups = self.kernel_session.addresses, self.kernel.cluster_groups
-        if chosen:
-            return addresses.follow_group(message, chosen, groups)
-        return addresses.prepare_group(message, routing_type, groups)
+    def _queues_of_group(self, message: CoreMessage, routing_type: int | None) -> frozenset[int]:
+        return self.kernel_session.addresses.prepare_group(message, routing_type, self.kernel.cluster_groups)
 
-    def _wait_for(self, undecided: GroupUndecided) -> None:
-        """Handle nothing more of the connection until the group of a message has its queue in the cluster."""
+    def _wait_for(self, undecided: RoutingUndecided) -> None:
+        """Handle nothing more of the connection until the queue of a message in the cluster is known."""
         self.connection.block()
-        self.kernel.cluster_groups.wait(undecided, self.connection.unblock)
+        undecided.wait(self.connection.unblock)
 
     def with_address(self, message: CoreMessage) -> CoreMessage:
         """Return a sent message with the default address if it has none; the first address becomes the default."""
@@ -543,7 +539,7 @@ class CoreSession:
         A ``routing_type`` of None is that of the properties; ``announced_size`` is -1 if the client named none.
 
         Raises:
-            GroupUndecided: The message must wait, and is then sent anew.
+            RoutingUndecided: The message must wait, and is then sent anew.
         """
         message, refused = header, None
         if announced_size >= 0:
@@ -562,9 +558,10 @@ class CoreSession:
             if arrival.is_acknowledged or arrival.is_for_others:
                 return self._take_moved(message, duplicate_id, body)
             message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
+            self.kernel.late_bindings.check(message, queue_ids)
         routing_type = arrival.routing_type if routing_type is None else routing_type
-        if arrival.has_group:
-            queue_ids = self._queues_of_group(message, routing_type, queue_ids)
+        if arrival.has_group and not queue_ids:
+            queue_ids = self._queues_of_group(message, routing_type)
         large = large_message(message, body)
         return self.kernel_session.send(large, routing_type, duplicate_id, queue_ids=queue_ids)
 

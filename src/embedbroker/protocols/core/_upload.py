@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from embedbroker.kernel import LARGE, Body, GroupUndecided, LargeBodies, Refused, Scope
+from embedbroker.kernel import LARGE, Body, LargeBodies, Refused, RoutingUndecided, Scope
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
@@ -89,9 +89,8 @@ class Upload:
             body = Body(LARGE, self.number, self.size, self._checksum)
             try:
                 refused = self.session.send_large(self.header, body, self.stated_type, packet.body_size)
-            except GroupUndecided as undecided:
-                groups = self.session.kernel.cluster_groups
-                groups.wait(undecided, lambda: self._on_stored(packet, failure))
+            except RoutingUndecided as undecided:
+                undecided.wait(lambda: self._on_stored(packet, failure))
                 return
             self._end(packet, refused)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from embedbroker.config import AddressSettings, DivertConfiguration, MessageLoadBalancing
-from embedbroker.kernel import LARGE, Body, Divert, Refused, Session
+from embedbroker.kernel import LARGE, Body, Divert, Refused, RoutingUndecided, Session
 from embedbroker.protocols._large_codec import large_message
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
@@ -213,6 +215,63 @@ def test_what_was_chosen_one_broker_further_and_is_gone_goes_to_a_queue_that_sha
     stage.queue("near", "orders")
     send(stage, letter("e"), queue_ids=frozenset((far.announced_id,)))
     assert stage.waiting("near") == ["e"]
+
+
+def test_what_was_chosen_behind_a_broker_that_stopped_waits_for_it(stage: Stage) -> None:
+    near, forwarding = stage.queue("n", "news", MULTICAST), stage.kernel.forwarding
+    gone = bind(stage, "s", address="news", routing_name="s")
+    chosen = frozenset((gone.announced_id, near.id))
+    stage.kernel.address_manager.remove_remote_binding(gone)
+    forwarding.on_left((gone,))
+    send(stage, letter("a", "news"), queue_ids=chosen)
+    assert (queue_ids(stage), stage.waiting("n"), stage.log) == ([("a", [7])], ["a"], [])
+    # It is back, without that queue.
+    again = bind(stage, "s", address="news", routing_name="s", remote_queue_id=9)
+    forwarding.on_binding(again, again.announced_id)
+    stage.kernel.address_manager.remove_remote_binding(again)
+    send(stage, letter("b", "news"), queue_ids=chosen)
+    assert (queue_ids(stage), stage.waiting("n"), len(stage.log)) == ([("a", [7])], ["a", "b"], 1)
+    # What waited for it was deleted.
+    forwarding.on_left((gone,))
+    stage.kernel.teardown.delete_queue(sf(stage))
+    send(stage, letter("c", "news"), queue_ids=chosen)
+    assert stage.waiting("n") == ["a", "b", "c"]
+
+
+def test_after_its_start_a_broker_waits_for_news_of_queues_one_broker_further(stage: Stage) -> None:
+    late, tried = stage.kernel.late_bindings, list[int]()
+    far = bind(stage, "s", address="news", routing_name="s")
+    near = bind(stage, "n", address="news", routing_name="n")
+    stage.kernel.address_manager.remove_remote_binding(far)
+    chosen = frozenset((far.announced_id, near.announced_id))
+    message = letter("m", "news")
+
+    def undecided() -> RoutingUndecided:
+        with pytest.raises(RoutingUndecided) as raised:
+            late.check(message, chosen)
+        return raised.value
+
+    def due() -> float | None:
+        return late.next_deadline_s
+
+    late.check(message, chosen)
+    late.begin()
+    late.check(message, frozenset((near.announced_id, 3)))
+    for number in range(2):
+        undecided().wait(partial(tried.append, number))
+    late.run(stage.kernel.monotonic)
+    assert not tried
+    late.on_binding(near, near.announced_id)
+    assert due() == stage.kernel.monotonic
+    late.run(stage.kernel.monotonic)
+    assert tried == [0, 1] and due() is None
+    undecided().wait(lambda: tried.append(2))
+    until = due()
+    assert until is not None
+    stage.pass_time(until - stage.kernel.monotonic)
+    late.run(stage.kernel.monotonic)
+    assert tried == [0, 1, 2]
+    late.check(message, chosen)
 
 
 def test_what_another_broker_chose_is_dropped_if_it_cannot_be_created_again() -> None:

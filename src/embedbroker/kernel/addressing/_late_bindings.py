@@ -1,0 +1,80 @@
+"""Queues one broker further, of which a broker of a cluster learns after its start, and messages that wait for them.
+
+Responsible for how long a message waits that another broker sent for such a queue. Does not depend on bridges, or on
+how news of queues arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from .._clock import Clock
+from ..message._message import Message
+from ._addresses import AddressManager
+from ._cluster_groups import RoutingUndecided
+from ._remote_binding import RemoteBinding, group_of
+
+__all__ = ["LateBindings"]
+
+_WAIT_S: Final = 5.0
+
+
+class LateBindings:
+    """One instance per broker. Without `begin` nothing waits.
+
+    ``ready`` has the actions of messages that may be tried again, which the owner runs at its next turn.
+    """
+
+    __slots__ = ("_addresses", "_clock", "_until_s", "_waiting", "ready")
+
+    def __init__(self, addresses: AddressManager, clock: Clock) -> None:
+        self._addresses = addresses
+        self._clock = clock
+        self._until_s = 0.0
+        self._waiting: list[Callable[[], None]] = []
+        self.ready: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """Let messages wait from now on, for five seconds: the broker is live, and connects to its neighbours."""
+        self._until_s = self._clock.monotonic + _WAIT_S
+
+    def check(self, message: Message, ids: frozenset[int]) -> None:
+        """Check that the bindings are known that another broker has chosen for a message.
+
+        Args:
+            message: Message that came over a bridge of the cluster.
+            ids: Ids of the chosen bindings.
+
+        Raises:
+            RoutingUndecided: One is a queue one broker further, and the time to wait for it is not over.
+        """
+        if self._clock.monotonic >= self._until_s:
+            return
+        further = {each for each in ids if group_of(each) is not None}
+        address = self._addresses.resolution.find(message.address)
+        if further and (address is None or len(address.chosen(frozenset(further))[1]) < len(further)):
+            raise RoutingUndecided(self._waiting.append)
+
+    def on_binding(self, _binding: RemoteBinding, _binding_id: int) -> None:
+        """Let what waits be tried again. Observes `CommitObserver.remote_binding_added`."""
+        self.ready += self._waiting
+        self._waiting.clear()
+
+    @property
+    def next_deadline_s(self) -> float | None:
+        """Return when `run` is due, in monotonic seconds; None for never."""
+        if self.ready:
+            return self._clock.monotonic
+        return self._until_s if self._waiting else None
+
+    def run(self, now_s: float) -> None:
+        """Run the actions of messages that may be tried again."""
+        if now_s >= self._until_s:
+            self.ready += self._waiting
+            self._waiting.clear()
+        # One that waits again is not tried twice.
+        ready = self.ready[:]
+        self.ready.clear()
+        for action in ready:
+            action()
