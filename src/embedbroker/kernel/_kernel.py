@@ -128,7 +128,6 @@ class Kernel:
             self.memory,
         )  # fmt: skip
         self.cluster_groups = ClusterGroups(self.clock)
-        self.late_bindings = LateBindings(self.address_manager, self.clock)
         self.diverts = DivertTable(self.address_manager, self.store, self.ids)
         self.settings_table = SettingsTable(
             self.settings, config.permissions, config.wildcard_addresses, config.uuid_namespace, self.store, self.ids,
@@ -154,6 +153,7 @@ class Kernel:
         events = self.observers.commit
         events.queue_added.append(self.redistribution.on_queue)
         events.remote_consumer_added.append(self.redistribution.on_remote_consumer)
+        self.late_bindings = LateBindings(self.address_manager, self.clock)
         events.remote_binding_added.append(self.forwarding.on_binding)
         events.remote_binding_added.append(self.late_bindings.on_binding)
         events.remote_binding_updated.append(self.redistribution.on_remote_consumer)
