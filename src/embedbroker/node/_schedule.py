@@ -155,7 +155,7 @@ def make_schedule(
         # Before output is collected: messages that waited for a decision go on, and their senders get answers.
         s.bridging.grouping_part,
         LateMessages(s.kernel) if roles.clusters else None,
-        BridgesPart(bridges, s.dials) if bridges is not None else None,  # after the kernel's work, which fills its queues
+        BridgesPart(bridges, s.dials) if bridges is not None else None,  # after the kernel's work
         *(BridgesPart(each, s.dials) for each in s.bridging.of_members),
         of_cluster,
         s.owner_requests,
