@@ -93,6 +93,8 @@ class ControlLink:
         self.state = LinkState.OPENING
         #: The broker there is not active, and has sent that.
         self.waits = False
+        #: Whether the broker at this place has announced itself here.
+        self.is_met = False
         self._owner = owner
         #: Takes the frames of the stream channel.
         self.receiver: ChannelReceiver | None = None

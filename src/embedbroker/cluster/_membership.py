@@ -101,6 +101,8 @@ class Membership:
         #: Handlers of the packets on the control channel of a link.
         self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
         self.observer: LinkObserver | None = None
+        #: Called with the node id of a broker when it announces itself on its connection.
+        self.direct_listeners: list[Callable[[str], None]] = []
         # Nodes whose messages have moved here; Artemis remembers as many.
         self._scaled_down: deque[str] = deque(maxlen=10)
         policy = getattr(config.own_policy, "scale_down", None)
@@ -216,6 +218,10 @@ class Membership:
             and member.node_id != self.node_id
             and group_name in (None, member.scale_down_group_name)
         ]
+
+    def searches_at(self, connector: TransportConfiguration) -> bool:
+        """Return True if the configuration or discovery leads this membership to a place."""
+        return any(connector.leads_where(each) for each in (*self._static, *self._found))
 
     def announce_scale_down(self, target_node_id: str) -> bool:
         """Notify the target that it has everything of this broker, so that it answers for its node id.
@@ -464,6 +470,7 @@ class Membership:
             )
         else:
             verdict = self._on_member_up(announced_member(packet))
+            self._on_direct(packet.node_id)
         if verdict is NewsResult.REMOVED:
             self._send_removal(inbound, packet.node_id)
         self._review()
@@ -494,12 +501,15 @@ class Membership:
         """Handle a packet of a link to another broker."""
         match change_in(packet):
             case MemberUp(member, last):
-                link.waits &= member.live is None or not member.live.leads_where(link.connector)
+                is_there = member.live is not None and member.live.leads_where(link.connector)
+                link.waits &= not is_there
                 verdict = self._on_member_up(member)
                 if last:
                     self._settle(link)
                 is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
-                is_there = member.live is not None and member.live.leads_where(link.connector)
+                if is_there and not link.is_met:
+                    link.is_met = True
+                    self._on_direct(member.node_id)
                 if verdict is NewsResult.REMOVED and is_of_others:
                     if is_there:
                         # It is there and announces itself. A backup, to which no broker connects, has no other way to
@@ -520,6 +530,10 @@ class Membership:
         # link due earlier, so the deadline stands.
         if self.topology.changes != self._reviewed:
             self._review()
+
+    def _on_direct(self, node_id: str) -> None:
+        for listener in self.direct_listeners:
+            listener(node_id)
 
     def _on_member_up(self, member: Member) -> NewsResult:
         if (self._is_found and self._is_here(member)) or self._is_waited_at(member):

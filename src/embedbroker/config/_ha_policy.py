@@ -72,7 +72,8 @@ class ScaleDown:
         discovery_group: Name of the discovery group by which these brokers are found, in place of connectors.
         group_name: Only members of the cluster with the same name get the messages.
         commit_interval: Messages that leave this broker in one transaction; -1: those confirmed together, 64 at most.
-        cluster_name: Name of the cluster connection whose members may get the messages; None: that of the acceptor.
+        cluster_name: Name of the cluster connection whose members may get the messages; None: the first one, which is
+            that of the acceptor. With several, a broker to which only another one leads is no target.
 
     Raises:
         ValueError, TypeError: a value is out of its range, or both connectors and a discovery group are given.

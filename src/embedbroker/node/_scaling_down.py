@@ -24,6 +24,7 @@ from ._outputs import Managed, Output
 from ._part import Part
 
 if TYPE_CHECKING:
+    from embedbroker.cluster import Membership
     from embedbroker.kernel import Kernel
     from embedbroker.outbound import ScaleDown
     from embedbroker.protocols import CoreService
@@ -167,8 +168,21 @@ class ScalingDown(Part):
             return discovery.places(configured.discovery_group)
         for cluster in self._parts.roles.clusters:
             if configured.cluster_name in (None, cluster.settings.name):
-                return cluster.scale_down_targets(configured.group_name)
+                return self._members_of(cluster, configured.group_name)
         return [each for each in config.connectors.values() if each.factory == IN_VM_CONNECTOR_FACTORY][:1]
+
+    def _members_of(self, cluster: Membership, group_name: str | None) -> list[TransportConfiguration]:
+        """Return the members of one of several cluster connections that may be the target.
+
+        All of them have the same topology, because the others announce themselves at one acceptor. So those to which
+        only another cluster connection leads are left out, and those to which this one leads are first.
+        """
+        members = cluster.scale_down_targets(group_name)
+        others = [each for each in self._parts.roles.clusters if each is not cluster]
+        if not others:
+            return members
+        own = [each for each in members if cluster.searches_at(each)]
+        return own + [each for each in members if each not in own and not any(o.searches_at(each) for o in others)]
 
     def target(self) -> tuple[str | None, TransportConfiguration | None]:
         """Return node id and place of the target, for clients; no place where its cluster announces it."""

@@ -146,7 +146,6 @@ class BridgeLink(AgentLink):
 def _settings(config: BridgeConfig, target: Target) -> LocatorSettings:
     return _settings_of(
         target.call_timeout_ms,
-        target.call_failover_timeout_ms,
         config.check_period_ms,
         config.connection_ttl_ms,
         config.producer_window_size,
@@ -160,7 +159,6 @@ def _settings(config: BridgeConfig, target: Target) -> LocatorSettings:
 @lru_cache(64)
 def _settings_of(
     call_timeout_ms: int,
-    call_failover_timeout_ms: int,
     check_period_ms: int,
     connection_ttl_ms: int,
     producer_window_size: int,
@@ -173,7 +171,6 @@ def _settings_of(
     """Return the settings of a connection, checked once: all bridges of a cluster have the same."""
     return LocatorSettings(
         call_timeout_ms=call_timeout_ms,
-        call_failover_timeout_ms=call_failover_timeout_ms,
         client_failure_check_period_ms=check_period_ms,
         connection_ttl_ms=connection_ttl_ms,
         ha=ha,

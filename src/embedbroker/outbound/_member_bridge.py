@@ -138,7 +138,6 @@ class MemberBridge:
             config.cluster_password,
             parts.entropy,
             settings.call_timeout_ms,
-            settings.call_failover_timeout_ms,
         )
         forwarding = NodeForwarding(queue.name, parts.node, detects_duplicates=settings.use_duplicate_detection)
         self.bridge = Bridge(

@@ -137,6 +137,7 @@ class MemberBridges:
             return
         self.is_started = True
         self._membership.topology.listen(self._on_change)
+        self._membership.direct_listeners.append(self._on_direct)
         observers = self._kernel.observers
         observers.call(observers.commit.service_started, Service.CLUSTER_CONNECTION, self.settings.name)
 
@@ -150,6 +151,7 @@ class MemberBridges:
             return
         self.is_started = False
         self._membership.topology.forget(self._on_change)
+        self._membership.direct_listeners.remove(self._on_direct)
         bridges = list(self.by_node_id.values())
         # Cleared first: a bridge that ends may report that its member has departed.
         self.by_node_id.clear()
@@ -172,6 +174,12 @@ class MemberBridges:
 
     def _on_change(self, _change: Change) -> None:
         self.active[self] = None
+
+    def _on_direct(self, node_id: str) -> None:
+        """Try again to reach a member that was given up: it is there, whatever the age of its news."""
+        if self._given_up.pop(node_id, _ABSENT) is None:
+            self._ended.pop(node_id, None)
+            self.active[self] = None
 
     def _review(self) -> None:
         """Make missing bridges, and let the others follow the news."""

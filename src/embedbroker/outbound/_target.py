@@ -29,14 +29,12 @@ class Target(Protocol):
         password: Password of the user.
         entropy: Source of names and ids.
         call_timeout_ms: Longest wait for an answer.
-        call_failover_timeout_ms: Longest wait for a connection of a session that was lost; -1: no limit.
     """
 
     user: str
     password: str | None
     entropy: Entropy
     call_timeout_ms: int
-    call_failover_timeout_ms: int
 
     @property
     def connectors(self) -> Sequence[TransportConfiguration]:
@@ -69,7 +67,6 @@ class ConnectorsTarget:
     password: str | None
     entropy: Entropy
     call_timeout_ms: int = CALL_TIMEOUT_MS
-    call_failover_timeout_ms: int = CALL_TIMEOUT_MS
     #: Outlives each connection: it names the backup of the broker that is lost.
     topology: Topology = field(factory=Topology)
 
@@ -98,7 +95,6 @@ class ConfiguredTarget:
     same_node_attempts: int
     follows: bool
     call_timeout_ms: int = CALL_TIMEOUT_MS
-    call_failover_timeout_ms: int = CALL_TIMEOUT_MS
     #: Outlives each connection: it names the backup of the broker that is lost.
     topology: Topology = field(factory=Topology)
     _node_id: str | None = None
@@ -166,7 +162,6 @@ class MemberTarget:
     password: str | None
     entropy: Entropy
     call_timeout_ms: int
-    call_failover_timeout_ms: int
 
     def begin_attempt(self, number: int) -> None:
         """Do nothing: each attempt leads to the same member."""

@@ -345,6 +345,28 @@ async def test_a_member_that_is_given_up_returns_with_its_announcement(
     assert await read(b) == numbered(0, COUNT)
 
 
+async def test_a_member_of_hearsay_that_was_given_up_returns_when_it_is_there(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It announces itself on the connection to it, with news that are as old as those of the others."""
+    cluster = broker_cluster(3, initial_connect_attempts=2, retry_interval_ms=100)
+    a, b, c = cluster.nodes
+    await a.start()
+    await b.start()
+    await cluster.wait_formed()
+    cluster.link(0, 2).partition()
+    await c.start()
+    await broker_clock.advance(30)
+    management = a.broker.management
+    assert await management.get("clusterconnection.cluster", "NodesDown") == [node_of(c).node_id]
+    assert "permanently down: 3 attempts failed" in caplog.text
+    cluster.heal()
+    await cluster.wait_formed()
+    assert await management.get("clusterconnection.cluster", "NodesDown") == []
+    async with subscriber_at(c):
+        await equal(broker_clock, a, b, c)
+
+
 async def test_without_duplicate_detection_one_message_is_under_way(
     broker_cluster: MakeCluster, broker_clock: BrokerClock
 ) -> None:

@@ -401,6 +401,36 @@ def _acts_for(broker: ManagedBroker, node_id: str) -> bool:
     return cluster.acts_for(node_id)
 
 
+@pytest.mark.parametrize(("name", "expected"), [(None, "b"), ("one", "b"), ("two", "c")])
+async def test_of_two_cluster_connections_the_named_one_has_the_target(
+    broker_factory: MakeBroker, broker_clock: BrokerClock, name: str | None, expected: str
+) -> None:
+    """Both have the same members, because each of them announces itself at the acceptor. Node ids are random, so
+    there are three brokers to which only the other connection leads."""
+    others = {"b": "one", "c": "two", "d": "two" if expected == "b" else "one", "e": "two" if expected == "b" else "one"}
+    shared: dict[str, Any] = {"connectors": {each: f"vm://{each}" for each in ("a", *others)}, "cluster_password": "x"}
+    brokers = {}
+    for each, connection in others.items():
+        own = ClusterConnection(name=connection, connector=each, static_connectors=["a"], addresses=[connection])
+        brokers[each] = await broker_factory(each, cluster_connections=[own], **shared).start()
+    connections = [
+        ClusterConnection(
+            name=each,
+            connector="a",
+            static_connectors=[other for other, connection in others.items() if connection == each],
+            addresses=[each],
+        )
+        for each in ("one", "two")
+    ]
+    policy = PrimaryOnly(ScaleDown(cluster_name=name))
+    source = await broker_factory("a", cluster_connections=connections, ha_policy=policy, **shared).start()
+    await broker_clock.advance(5)
+    async with session_at(source.url) as session:
+        await put(session, ["moved"])
+    await source.stop()
+    assert [each for each, broker in brokers.items() if "orders" in {queue.name for queue in broker.queues()}] == [expected]
+
+
 async def test_many_messages_move_in_short_steps(broker_factory: MakeBroker) -> None:
     """No step takes long, however much is there: the longest portion is a fraction of all of them."""
     source, target = await started(broker_factory)
