@@ -99,8 +99,8 @@ class ClusterConnection:
         check_period_ms: Pause between two pings, at least two pings per ``connection_ttl_ms``; -1: never.
         connection_ttl_ms: Silence after which a peer counts as lost; -1: never.
         call_timeout_ms: Longest wait for the answer to the cluster password.
-        call_failover_timeout_ms: Accepted, as in Artemis, and without effect: no request waits for a failover, because a
-            bridge that loses its connection begins anew.
+        call_failover_timeout_ms: Accepted, as in Artemis, and without effect: no request waits for a failover, because
+            a bridge that loses its connection begins anew.
         retry_interval_ms: Pause before a lost peer is tried again.
         retry_interval_multiplier: Factor by which that pause grows, at least 1.
         max_retry_interval_ms: Longest such pause.

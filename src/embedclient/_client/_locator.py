@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import outcome
+from attrs import evolve
 
 from embedclient.agent import (
     Agent,
@@ -58,12 +59,17 @@ class ServerLocator:
         load_balancing_policy: a callable that gets the number of connectors and returns an index. Without one the URL
             decides, and the default is round robin from a random start.
         tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
+        group_address: the multicast group to which the brokers announce themselves, in place of a URL.
+        group_port: the port of that group.
+        local_bind_address: address or name of the interface on which the datagrams arrive; None: the system's choice.
+        initial_wait_timeout_ms: milliseconds that an attempt waits for an announcement, 0 for no limit; None: what
+            the URL has, or 10 seconds.
         loop: the event loop to run on; None is trio.
 
     Raises:
         InvalidURLException: the URL cannot be read, or has an unknown parameter.
         TypeError: `tls` is neither `TLSSettings` nor an ``ssl.SSLContext``.
-        ValueError: both a URL and connectors are given.
+        ValueError: more than one of URL, connectors and group are given, or one of the values of the group is wrong.
     """
 
     def __init__(
@@ -74,9 +80,15 @@ class ServerLocator:
         settings: LocatorSettings | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
         tls: TLS | None = None,
+        group_address: str | None = None,
+        group_port: int = 9876,
+        local_bind_address: str | None = None,
+        initial_wait_timeout_ms: int | None = None,
         loop: Loop | None = None,
     ) -> None:
         given = tuple(connectors)
+        if group_address is not None and (url is not None or given):
+            raise ValueError("a locator takes a URL, connectors or a group_address, only one of them")
         if url is not None and given:
             raise ValueError("a locator takes a URL or connectors, not both")
         parsed: ClientURL = parse_url(DEFAULT_URL if url is None else url)
@@ -86,9 +98,14 @@ class ServerLocator:
         self._tls = tls
         self._discovery = None if given else parsed.discovery
         # None if discovery finds them.
-        self.connectors = tuple(each if tls is None else each.with_tls(tls) for each in given or parsed.connectors)
+        named = given or parsed.connectors
+        if group_address is not None:
+            self.url, self._discovery, named = "", _in_group(group_address, group_port, local_bind_address), ()
+        if initial_wait_timeout_ms is not None:
+            self._discovery = _waiting(self._discovery, initial_wait_timeout_ms)
+        self.connectors = tuple(each if tls is None else each.with_tls(tls) for each in named)
         self.settings = settings or parsed.settings
-        _warn_of_no_effect(self.settings, parsed.ignored)
+        _warn_of_no_effect(self.settings, parsed.ignored, parsed.notes)
         for misfit in self.settings.misfits():
             _log.warning("%s", misfit)
         self.defaults = parsed.factory
@@ -317,7 +334,26 @@ def _notify(listener: Callable[[Notification], None], notification: Notification
         _log.error("a listener of the session factory failed", exc_info=result.error)
 
 
-def _warn_of_no_effect(settings: LocatorSettings, ignored: Iterable[str]) -> None:
+def _in_group(address: str, port: int, interface: str | None) -> DiscoverySettings:
+    # Imported here, so that programs without discovery do not load it.
+    from embedclient.model import MulticastGroup
+
+    return DiscoverySettings(MulticastGroup(address, port, interface))
+
+
+def _waiting(discovery: DiscoverySettings | None, timeout_ms: int) -> DiscoverySettings:
+    if discovery is None:
+        raise ValueError("initial_wait_timeout_ms needs discovery: a group_address, or a URL with udp:// or jgroups://")
+    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
+        raise ValueError(
+            f"initial_wait_timeout_ms must be a number of milliseconds, 0 for no limit, not {timeout_ms!r}"
+        )
+    return evolve(discovery, initial_wait_timeout_ms=timeout_ms)
+
+
+def _warn_of_no_effect(settings: LocatorSettings, ignored: Iterable[str], notes: Iterable[str]) -> None:
+    for note in notes:
+        _log.warning("%s", note)
     for name in ignored:
         _log.warning("%s has no effect in a client: it is a parameter of acceptors", name)
     if settings.cache_large_messages_client:

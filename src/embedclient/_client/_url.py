@@ -116,6 +116,8 @@ class ClientURL:
     ignored: tuple[str, ...] = ()
     # In place of connectors.
     discovery: DiscoverySettings | None = None
+    # One text for each element of a JGroups file without a meaning here.
+    notes: tuple[str, ...] = ()
 
 
 def parse_url(text: str) -> ClientURL:
@@ -157,6 +159,7 @@ class _Parser:
         self._given: set[str] = set()
         self._factory: dict[str, Value] = {}
         self._ignored: list[str] = []
+        self._notes: tuple[str, ...] = ()
 
     def parse(self) -> ClientURL:
         advice = unsupported_scheme(self.text)
@@ -209,7 +212,8 @@ class _Parser:
         wait_ms = int(given.get("discoveryInitialWaitTimeout", 10_000))
         factory = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         ignored = tuple(dict.fromkeys(self._ignored))
-        return ClientURL(self.shown, self._settings, factory, (), ignored, DiscoverySettings(group, wait_ms))
+        discovery = DiscoverySettings(group, wait_ms)
+        return ClientURL(self.shown, self._settings, factory, (), ignored, discovery, self._notes)
 
     def _group(self, place: str, given: Mapping[str, int | str]) -> MulticastGroup:
         from embedclient.model import MulticastGroup
@@ -234,11 +238,13 @@ class _Parser:
         if not file or not channel.strip("/"):
             raise self._error(f"{self.shown!r} needs a channel and a file, as in jgroups://channel?file=stack.xml")
         try:
-            group = parse_jgroups_stack(Path(file).read_text("utf-8"), channel.strip("/")).group
+            stack = parse_jgroups_stack(Path(file).read_text("utf-8"), channel.strip("/"))
         except OSError as error:
             raise self._error(f"the JGroups file {describe_name(file)!r} cannot be read: {error.strerror}") from None
         except ValueError as error:
             raise self._error(f"the JGroups file {describe_name(file)!r}: {error}") from None
+        self._notes = tuple(f"the JGroups file {describe_name(file)!r}: {note}" for note in stack.notes)
+        group = stack.group
         if not isinstance(group, MulticastGroup):
             return group
         interface = str(given.get("localBindAddress", "")) or group.local_bind_address

@@ -407,7 +407,12 @@ async def test_of_two_cluster_connections_the_named_one_has_the_target(
 ) -> None:
     """Both have the same members, because each of them announces itself at the acceptor. Node ids are random, so
     there are three brokers to which only the other connection leads."""
-    others = {"b": "one", "c": "two", "d": "two" if expected == "b" else "one", "e": "two" if expected == "b" else "one"}
+    others = {
+        "b": "one",
+        "c": "two",
+        "d": "two" if expected == "b" else "one",
+        "e": "two" if expected == "b" else "one",
+    }
     shared: dict[str, Any] = {"connectors": {each: f"vm://{each}" for each in ("a", *others)}, "cluster_password": "x"}
     brokers = {}
     for each, connection in others.items():
@@ -428,7 +433,9 @@ async def test_of_two_cluster_connections_the_named_one_has_the_target(
     async with session_at(source.url) as session:
         await put(session, ["moved"])
     await source.stop()
-    assert [each for each, broker in brokers.items() if "orders" in {queue.name for queue in broker.queues()}] == [expected]
+    assert [each for each, broker in brokers.items() if "orders" in {queue.name for queue in broker.queues()}] == [
+        expected
+    ]
 
 
 async def test_many_messages_move_in_short_steps(broker_factory: MakeBroker) -> None:

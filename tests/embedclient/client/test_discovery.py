@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import trio
 
 from embedbroker import EmbeddedBroker
-from embedclient import ServerLocator
+from embedclient import ConnectionFactory, InitialContext, ServerLocator
 from embedclient._client import BrokerSearch, TrioLoop
 from embedclient._client._url import DiscoverySettings
 from embedclient.engine.core._discovery import BroadcastGroup
@@ -86,6 +88,69 @@ async def test_the_broker_that_announces_itself_is_connected_to() -> None:
     ):
         assert factory.connector == connector_of(broker)
         await session.create_queue("q")
+
+
+async def test_arguments_name_group_interface_and_wait_in_place_of_a_url() -> None:
+    network = MemoryMulticast(Random(1), latency_s=0.1)
+    found = ServerLocator(group_address=GROUP.address, initial_wait_timeout_ms=0, loop=TrioLoop(network.at("client")))
+    async with (
+        EmbeddedBroker() as broker,
+        broadcasting(network, connector_of(broker)),
+        found.create_session_factory() as factory,
+    ):
+        assert factory.connector == connector_of(broker)
+    other = ServerLocator(
+        group_address="231.7.7.8",
+        group_port=7,
+        local_bind_address="127.0.0.1",
+        initial_wait_timeout_ms=3000,
+        loop=TrioLoop(network.at("client")),
+    )
+    start = trio.current_time()
+    with pytest.raises(ConnectionTimedOutException, match=r"231\.7\.7\.8:7 on the interface of 127\.0\.0\.1: .* 3 s;"):
+        await other.create_session_factory()
+    assert trio.current_time() - start == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"url": URL, "group_address": "231.7.7.7"}, "only one of them"),
+        ({"group_address": "10.0.0.1"}, "10.0.0.1"),
+        ({"initial_wait_timeout_ms": 5}, "needs discovery"),
+        ({"url": URL, "initial_wait_timeout_ms": -1}, "number of milliseconds"),
+    ],
+)
+def test_arguments_that_do_not_fit(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ServerLocator(**arguments)
+
+
+def test_each_element_of_a_jgroups_file_without_a_meaning_is_a_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file is named by properties of JNDI, as another group is by ``udp://``."""
+    file = tmp_path / "stack.xml"
+    file.write_text("<config><UDP mcast_addr='231.7.7.9' mcast_port='7'/><PING/><MERGE3/><AUTH/></config>")
+    context = InitialContext(
+        {
+            "connectionFactory.a": "udp://231.7.7.7:9876?discoveryInitialWaitTimeout=5",
+            "connectionFactory.b": f"jgroups://channel?file={file}",
+        }
+    )
+    assert caplog.messages == []
+    factories = [context.lookup(name) for name in "ab"]
+    groups = []
+    for factory in factories:
+        assert isinstance(factory, ConnectionFactory)
+        discovery = factory._locator._discovery
+        assert discovery is not None
+        groups.append((str(discovery.group), discovery.initial_wait_timeout_ms))
+    assert groups == [("multicast group 231.7.7.7:9876", 5), ("multicast group 231.7.7.9:7", 10_000)]
+    assert [message.partition("stack.xml': ")[2] for message in caplog.messages] == [
+        "MERGE3 has no meaning here",
+        "AUTH has no meaning here: datagrams are neither encrypted nor authenticated",
+    ]
 
 
 async def test_a_lost_datagram_costs_a_period_and_not_the_connection() -> None:
