@@ -344,10 +344,8 @@ def _in_group(address: str, port: int, interface: str | None) -> DiscoverySettin
 def _waiting(discovery: DiscoverySettings | None, timeout_ms: int) -> DiscoverySettings:
     if discovery is None:
         raise ValueError("initial_wait_timeout_ms needs discovery: a group_address, or a URL with udp:// or jgroups://")
-    if isinstance(timeout_ms, bool) or not isinstance(timeout_ms, int) or timeout_ms < 0:
-        raise ValueError(
-            f"initial_wait_timeout_ms must be a number of milliseconds, 0 for no limit, not {timeout_ms!r}"
-        )
+    if timeout_ms < 0:
+        raise ValueError(f"initial_wait_timeout_ms must be milliseconds, or 0 for no limit, not {timeout_ms!r}")
     return evolve(discovery, initial_wait_timeout_ms=timeout_ms)
 
 
