@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 
-def lazy_names(package: str, names_of: Mapping[str, str]) -> Callable[[str], object]:
+def lazy_names(package: str, names_of: Mapping[str, str], *, extra: str = "") -> Callable[[str], object]:
     """Return the `__getattr__` of a package.
 
     Args:
         package: `__name__` of the package.
         names_of: relative module to the names that it defines, separated by spaces. `Name=Inner` exports `Inner` under
             another name; a name equal to that of its module is the module itself.
+        extra: the extra of the distribution that the names need, for the error about a library that is missing.
     """
     homes: dict[str, tuple[str, str]] = {}
     for module, names in names_of.items():
@@ -28,7 +29,13 @@ def lazy_names(package: str, names_of: Mapping[str, str]) -> Callable[[str], obj
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home, inner = homes[name]
-        module = import_module(home, package)
+        try:
+            module = import_module(home, package)
+        except ModuleNotFoundError as error:
+            if not extra or (error.name or "").startswith("embed"):
+                raise
+            text = f"{error.name} is missing; install the extra: pip install 'embedbroker[{extra}]'"
+            raise ModuleNotFoundError(text, name=error.name) from None
         value: object = module if home.endswith(f".{inner}") else getattr(module, inner)
         setattr(sys.modules[package], name, value)
         return value

@@ -51,3 +51,12 @@ def test_a_name_may_be_another_one_inside_or_the_module_itself() -> None:
     assert embedclient.Message is JMSMessage
     assert embedclient.errors is errors
     assert dir(embedclient) == embedclient.__all__
+
+
+def test_a_missing_library_names_the_extra_that_brings_it() -> None:
+    code = (
+        "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
+        "from embedbroker.pipeline import EmbedbrokerDataSource"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "is missing; install the extra: pip install 'embedbroker[spark]'" in done.stderr

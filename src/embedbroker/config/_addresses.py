@@ -12,6 +12,7 @@ from typing import TypeAlias
 from attrs import field, frozen
 
 from ._checks import instance, optional, text, whole
+from ._nested import named_values
 
 __all__ = ["AddressConfiguration", "QueueConfiguration", "as_addresses"]
 
@@ -52,9 +53,18 @@ class QueueConfiguration:
 Queues: TypeAlias = dict[str, QueueConfiguration]
 
 
-def _queues(value: object) -> Queues | None:
+def _anycast(value: object) -> Queues | None:
+    return _queues(value, "anycast")
+
+
+def _multicast(value: object) -> Queues | None:
+    return _queues(value, "multicast")
+
+
+def _queues(value: object, place: str) -> Queues | None:
     if value is None:
         return None
+    value = named_values(QueueConfiguration, value, place)
     if not isinstance(value, Mapping):
         raise TypeError(f"queues must map names to QueueConfigurations, not be {value!r}")
     for name, queue in value.items():
@@ -76,8 +86,8 @@ class AddressConfiguration:
         multicast: Multicast queues by name.
     """
 
-    anycast: Queues | None = field(default=None, converter=_queues)
-    multicast: Queues | None = field(default=None, converter=_queues)
+    anycast: Queues | None = field(default=None, converter=_anycast)
+    multicast: Queues | None = field(default=None, converter=_multicast)
 
     def __attrs_post_init__(self) -> None:
         if self.anycast is None and self.multicast is None:
@@ -93,6 +103,7 @@ def _check_name(kind: str, name: str) -> None:
 
 def as_addresses(value: object) -> dict[str, AddressConfiguration]:
     """Return addresses by name. The name of a queue must be unique in the whole broker."""
+    value = named_values(AddressConfiguration, value, "addresses")
     if not isinstance(value, Mapping):
         raise TypeError(f"addresses must map names to AddressConfigurations, not be {value!r}")
     homes: dict[str, str] = {}

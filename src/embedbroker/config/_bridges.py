@@ -17,6 +17,7 @@ from embedclient.model import did_you_mean, ping_period_ms
 from ._checks import instance, named, number, optional, text, whole
 from ._discovery import DiscoveryGroup, check_discovery_group
 from ._diverts import as_properties
+from ._nested import listed
 
 __all__ = [
     "ADD_HEADERS",
@@ -180,6 +181,7 @@ def bridge_as_json(config: BridgeConfig) -> dict[str, object]:
 
 def as_bridges(value: object) -> tuple[BridgeConfig, ...]:
     """Return bridges, whose names differ."""
+    value = listed(BridgeConfig, value, "bridges")
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise TypeError(f"bridges must be a list of BridgeConfigs, not {value!r}")
     names: set[str] = set()

@@ -35,6 +35,7 @@ from ._diverts import DivertConfiguration, as_diverts
 from ._grouping import GroupingHandlerConfig
 from ._ha_policy import Colocated, HAPolicy, PlainPolicy, PrimaryOnly
 from ._matches import check_markers, check_match
+from ._nested import named_values
 from ._security import (
     ANY_ROLE,
     GuestLogin,
@@ -226,8 +227,9 @@ def _tls_text(value: TLS | None) -> str:
     return repr(value) if value is None or isinstance(value, TLSSettings) else type(value).__name__
 
 
-def _settings(value: Mapping[str, AddressSettings] | None) -> dict[str, AddressSettings]:
+def _settings(value: Mapping[str, AddressSettings | Mapping[str, Any]] | None) -> dict[str, AddressSettings]:
     entries: object = _DEFAULT_ADDRESS_SETTINGS if value is None else value
+    entries = named_values(AddressSettings, entries, "address_settings")
     if not isinstance(entries, Mapping):
         raise TypeError(f"address_settings must map match texts to AddressSettings, not be {entries!r}")
     for match, settings in entries.items():

@@ -6,7 +6,7 @@ Responsible for names and types only: `BrokerConfig` has the values, their check
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
+from typing import Any, TypeAlias, TypedDict
 
 from embedclient.model import TLS, TransportConfiguration
 
@@ -25,6 +25,9 @@ from ._wildcards import WildcardConfiguration
 
 __all__ = ["BrokerSettings"]
 
+#: The values of an object by their names, in place of the object.
+Nested: TypeAlias = Mapping[str, Any]
+
 
 class BrokerSettings(TypedDict, total=False):
     """The keyword arguments that replace single values of a `BrokerConfig`.
@@ -42,26 +45,26 @@ class BrokerSettings(TypedDict, total=False):
     node_manager_lock_directory: str | PathLike | None
     journal_lock_acquisition_timeout_ms: int
     connectors: Mapping[str, str | TransportConfiguration]
-    broadcast_groups: Sequence[BroadcastGroup]
-    discovery_groups: Sequence[DiscoveryGroup]
-    cluster_connections: ClusterConnection | Sequence[ClusterConnection]
+    broadcast_groups: Sequence[BroadcastGroup | Nested]
+    discovery_groups: Sequence[DiscoveryGroup | Nested]
+    cluster_connections: ClusterConnection | Nested | Sequence[ClusterConnection | Nested]
     cluster_user: str
     cluster_password: str
     wildcard_addresses: WildcardConfiguration
     literal_match_markers: str
-    address_settings: Mapping[str, AddressSettings] | None
-    addresses: Mapping[str, AddressConfiguration]
-    diverts: Mapping[str, DivertConfiguration]
-    bridges: Sequence[BridgeConfig]
+    address_settings: Mapping[str, AddressSettings | Nested] | None
+    addresses: Mapping[str, AddressConfiguration | Nested]
+    diverts: Mapping[str, DivertConfiguration | Nested]
+    bridges: Sequence[BridgeConfig | Nested]
     grouping_handler: GroupingHandlerConfig | None
     security_enabled: bool | None
-    users: Iterable[User]
+    users: Iterable[User | Nested]
     guest: GuestLogin | None
     user_source: UserSource | None
     configuration_source: ConfigurationSource | None
     configuration_file_refresh_period_ms: int
-    security_settings: Mapping[str, SecuritySetting] | None
-    resource_limits: Mapping[str, ResourceLimits]
+    security_settings: Mapping[str, SecuritySetting | Nested] | None
+    resource_limits: Mapping[str, ResourceLimits | Nested]
     populate_validated_user: bool
     reject_empty_validated_user: bool
     authentication_cache_size: int

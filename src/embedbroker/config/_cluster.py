@@ -25,6 +25,7 @@ from embedclient.model import (
 )
 
 from ._checks import instance, named, number, optional, whole
+from ._nested import listed
 
 __all__ = [
     "DEFAULT_CLUSTER_PASSWORD",
@@ -151,6 +152,7 @@ def as_cluster_connections(value: object) -> tuple[ClusterConnection, ...]:
     """Return cluster connections, whose names differ and which have no address in common; one stands for itself."""
     if isinstance(value, ClusterConnection):
         return (value,)
+    value = listed(ClusterConnection, [value] if isinstance(value, Mapping) else value, "cluster_connections")
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise TypeError(f"cluster_connections must be a ClusterConnection or a list of them, not {value!r}")
     known: list[ClusterConnection] = []

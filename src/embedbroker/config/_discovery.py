@@ -14,6 +14,7 @@ from attrs import field, frozen
 from embedclient.model import did_you_mean
 
 from ._checks import as_path, named, optional, path, text, whole
+from ._nested import listed
 
 if TYPE_CHECKING:
     from embedclient.model import BroadcastEndpoint
@@ -154,6 +155,7 @@ def as_discovery_groups(value: object) -> tuple[DiscoveryGroup, ...]:
 
 
 def _as_groups(value: object, kind: type[G], name: str) -> tuple[G, ...]:
+    value = listed(kind, value, name)
     if isinstance(value, str) or not isinstance(value, list | tuple):
         raise TypeError(f"{name} must be a list of {kind.__name__}s, not {value!r}")
     names: set[str] = set()

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from attrs import Attribute, field, frozen
 
 from ._checks import instance, named, optional, text
+from ._nested import named_values
 
 __all__ = [
     "DivertConfiguration",
@@ -101,6 +102,7 @@ class DivertConfiguration:
 
 def as_diverts(value: object) -> dict[str, DivertConfiguration]:
     """Return diverts by name."""
+    value = named_values(DivertConfiguration, value, "diverts")
     if not isinstance(value, Mapping):
         raise TypeError(f"diverts must map names to DivertConfigurations, not be {value!r}")
     for name, divert in value.items():

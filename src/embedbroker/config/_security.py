@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from attrs import Attribute, field, fields, frozen
 
 from ._checks import instance, named, optional, text, whole
+from ._nested import listed, named_values
 
 __all__ = [
     "ANY_ROLE",
@@ -238,6 +239,7 @@ class ResourceLimits:
 
 def as_users(value: object) -> tuple[User, ...]:
     """Return users. Their names must differ."""
+    value = listed(User, value, "users")
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
         raise TypeError(f"users must be a list of User, not {type(value).__name__}")
     users = tuple(value)
@@ -255,6 +257,7 @@ def as_security_settings(value: object) -> dict[str, SecuritySetting] | None:
     """Return security settings by match text; None takes the default of a broker with users."""
     if value is None:
         return None
+    value = named_values(SecuritySetting, value, "security_settings")
     if not isinstance(value, Mapping):
         raise TypeError(f"security_settings must map match texts to SecuritySetting, not be {value!r}")
     for match, setting in value.items():
@@ -265,6 +268,7 @@ def as_security_settings(value: object) -> dict[str, SecuritySetting] | None:
 
 def as_limits(value: object) -> dict[str, ResourceLimits]:
     """Return limits by the name of the user."""
+    value = named_values(ResourceLimits, value, "resource_limits")
     if not isinstance(value, Mapping):
         raise TypeError(f"resource_limits must map names of users to ResourceLimits, not be {value!r}")
     for user, limits in value.items():

@@ -106,16 +106,18 @@ def _make_memberships(
     from embedbroker.cluster import Membership, refuse_foreign_backups
     from embedbroker.ha.quorum import Voter
 
-    def prefixed(name: str) -> Callable[[str], None]:
-        return lambda text: log.warning(f"cluster connection {describe_name(name)!r}: {text}")
+    def prefixed(name: str, write: Callable[[str], None]) -> Callable[[str], None]:
+        return lambda text: write(f"cluster connection {describe_name(name)!r}: {text}")
 
     first = config.cluster_connection
     others = [
-        Membership(config, each, SERVER_VERSION, dials, prefixed(each.name))
+        Membership(
+            config, each, SERVER_VERSION, dials, prefixed(each.name, log.warning), note=prefixed(each.name, log.info)
+        )
         for each in config.cluster_connections
         if each is not first
     ]
-    membership = Membership(config, first, SERVER_VERSION, dials, log.warning, others)
+    membership = Membership(config, first, SERVER_VERSION, dials, log.warning, others, note=log.info)
     Voter.of(membership, grants, log.warning)
     refuse_foreign_backups(membership, log.warning)
     return (membership, *others)

@@ -59,4 +59,5 @@ __getattr__ = lazy_names(
         "._subscription": "remove_subscription",
         "._audit_page": "write_audit",
     },
+    extra="spark",
 )

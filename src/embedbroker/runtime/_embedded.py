@@ -777,6 +777,7 @@ class _Run:
         if isinstance(policy, SharedStorePrimary):
             backup = not policy.wait_for_activation
         first = self.life
+        first.start_raises = not backup
         try:
             if backup:
                 await first.waits_or_serves.wait()

@@ -100,6 +100,8 @@ class Life:
         self.vm_name = ""
         #: Why it could not begin to serve although it may.
         self.refusal: ResourceAllocationException | None = None
+        #: Whether the start of the broker raises that.
+        self.start_raises = False
         self._node, self._disk = self._open(disk, locks)
 
     def _open(self, disk: Disk | None, locks: Locks | LockManagers | None) -> tuple[Node, Disk | None]:
@@ -217,7 +219,8 @@ class Life:
         except ResourceAllocationException as error:
             # Another broker of the group may succeed.
             self.refusal = error
-            self._logger.error("%s", error)
+            if not self.start_raises:
+                self._logger.error("%s", error)
             self.host.stop(fails_over=True)
             await self.host.stopped.wait()
         else:

@@ -69,7 +69,7 @@ def as_message(body: Body) -> JMSMessage:
     if is_readable(body):
         return BytesMessage(body)
     raise MessageFormatException(
-        f"a {type(body).__name__} cannot be sent; make it a message, str, bytes, dict, list or readable"
+        f"a value of type {type(body).__name__} cannot be sent; make it a message, str, bytes, dict, list or readable"
     )
 
 

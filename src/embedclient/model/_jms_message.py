@@ -13,6 +13,8 @@ from typing import Any, Self, TypeVar
 from ..errors import (
     IllegalStateException,
     InvalidDestinationException,
+    InvalidTypeException,
+    InvalidValueException,
     JMSException,
     MessageFormatException,
     MessageNotWriteableException,
@@ -202,7 +204,7 @@ class JMSMessage(PropertyAccess):
     @delivery_mode.setter
     def delivery_mode(self, value: int) -> None:
         if not _is_integer(value) or value not in _DELIVERY_MODES:
-            raise JMSException(f"{value!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
+            raise _unfit(value, f"{value!r} is no delivery mode; PERSISTENT is 2, NON_PERSISTENT 1")
         self._sent_headers.delivery_mode = DeliveryMode(value)
 
     @property
@@ -213,7 +215,7 @@ class JMSMessage(PropertyAccess):
     @priority.setter
     def priority(self, value: int) -> None:
         if not _is_integer(value) or not 0 <= value <= 9:
-            raise JMSException(f"{value!r} is no priority; they go from 0 to 9")
+            raise _unfit(value, f"{value!r} is no priority; they go from 0 to 9")
         self._sent_headers.priority = value
 
     @property
@@ -455,4 +457,9 @@ def _checked_message_id(value: object) -> str | None:
 def _checked_milliseconds(value: int, name: str) -> int:
     if _is_integer(value) and -_MILLISECONDS_END <= value < _MILLISECONDS_END:
         return value
-    raise JMSException(f"{value!r} is no {name}; one is an int, in Unix milliseconds")
+    raise _unfit(value, f"{value!r} is no {name}; one is an int, in Unix milliseconds")
+
+
+def _unfit(value: object, text: str) -> JMSException:
+    """Return the error for a number that is out of range, or for a value that is no whole number."""
+    return InvalidValueException(text) if _is_integer(value) else InvalidTypeException(text)

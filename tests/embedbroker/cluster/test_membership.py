@@ -94,7 +94,7 @@ def test_an_orderly_stop_tells_subscribers_and_brokers_that_it_is_no_redirection
     town.hosts["A"].stop()
     town.run(1.0)
     assert client.packets(DisconnectV3) == [DisconnectV3(node_id, 2, None, None)]
-    assert town.hosts["B"].notices[-1] == "lost the connection to A (A:61616): A (A:61616) stops"
+    assert town.hosts["B"].notices[-1] == "the connection to A (A:61616) is over: it stops"
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------------

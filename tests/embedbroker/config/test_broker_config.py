@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve, fields
 from attrs.exceptions import FrozenInstanceError
 
 from embedbroker import BrokerSettings
-from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares, SecuritySetting
+from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares, SecuritySetting, User
 
 
 def test_by_default_it_listens_on_a_free_local_port_and_keeps_dead_letters() -> None:
@@ -158,3 +159,25 @@ def test_editors_get_every_setting_with_its_type() -> None:
         # What is converted takes more than the configuration holds: lists for tuples, URLs for connectors, paths.
         held = re.findall(r"[A-Z]\w+|None", str(field.type)) if field.converter else [str(field.type)]
         assert all(name in offered[field.name] for name in held), field.name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (
+            {"address_settings": {"#": {"max_size": -1}}},
+            "address_settings['#'].max_size: AddressSettings has no such value; did you mean 'max_size_bytes'?",
+        ),
+        ({"address_settings": {"#": {"max_size_bytes": -5}}}, "address_settings['#'].max_size_bytes must be from -1"),
+        ({"addresses": {"a": {"anycast": {"q": {"max_consumers": -7}}}}}, "addresses['a'].anycast['q'].max_consumers"),
+        ({"addresses": {"a": {}}}, "addresses['a']: an address serves anycast or multicast"),
+        ({"users": [User("a", "x", ["r"]), {"name": "b", "rolls": "r"}]}, "users[1].rolls: User has no such value"),
+        ({"cluster_connections": {"name": "c", "hops": 1}}, "cluster_connections[0].hops: ClusterConnection has no"),
+        ({"bridges": [{"name": "b"}]}, "bridges[0]: BridgeConfig needs 'queue'"),
+    ],
+)
+def test_an_inner_value_may_be_a_mapping_and_is_named_by_its_path(wrong: dict[str, Any], text: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+        BrokerConfig(**wrong)
+    config = BrokerConfig(address_settings={"#": {"max_delivery_attempts": 3}})
+    assert config.address_settings == {"#": AddressSettings(max_delivery_attempts=3)}

@@ -128,7 +128,7 @@ async def test_several_brokers_live_in_one_process() -> None:
         assert await take(other.url, 1) == ["for the other"]
 
 
-async def test_a_port_in_use_is_named() -> None:
+async def test_a_port_in_use_is_named_once_by_what_is_raised(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -136,6 +136,7 @@ async def test_a_port_in_use_is_named() -> None:
         with pytest.raises(ResourceAllocationException, match=str(port)):
             async with EmbeddedBroker(port=port):
                 pass
+        assert caplog.records == []
 
 
 async def test_a_directory_has_one_broker_at_a_time(tmp_path: Path) -> None:

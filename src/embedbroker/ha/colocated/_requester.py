@@ -202,5 +202,5 @@ class BackupRequester:
             self._log.warning(f"no backup of this broker, after {self._attempts} requests: {reason}")
             return
         if self._attempts == 1:
-            self._log.warning(f"no backup of this broker yet, it is requested again: {reason}")
+            self._log.info(f"no backup of this broker yet, it is requested again: {reason}")
         self._pause(now, self._interval_s)
