@@ -12,7 +12,10 @@ async def test_four_brokers_share_the_orders(
     broker_cluster: Callable[..., BrokerCluster],
 ) -> None:
     cluster = await broker_cluster(4).start()
-    async with cluster.sessions() as sessions, cluster.consumers("orders") as consumers:
+    async with (
+        cluster.sessions() as sessions,
+        cluster.consumers("orders", sessions) as consumers,
+    ):
         producer = sessions[0].create_producer(Queue("orders"))
         for order in range(8):
             await producer.send(str(order))

@@ -385,13 +385,17 @@ class BlockingCluster:
             yield [stack.enter_context(connection.session()) for connection in connections]
 
     @contextmanager
-    def consumers(self, queue: str) -> Iterator[list[MessageConsumer]]:
+    def consumers(self, queue: str, sessions: Sequence[Session] | None = None) -> Iterator[list[MessageConsumer]]:
         """Open a consumer of a queue at each node, as `BrokerCluster.consumers` does.
 
         Raises: as `BrokerCluster.consumers`.
         """
-        with self.sessions() as sessions:
-            found = [session.create_consumer(Queue(queue)) for session in sessions]
+        with ExitStack() as stack:
+            if sessions is None:
+                # The end of its session is that of a consumer.
+                found = [each.create_consumer(Queue(queue)) for each in stack.enter_context(self.sessions())]
+            else:
+                found = [stack.enter_context(each.create_consumer(Queue(queue))) for each in sessions]
             self._thread.call(self._cluster._wait_for_consumers, queue)
             yield found
 

@@ -503,13 +503,17 @@ class BrokerCluster:
             yield found
 
     @asynccontextmanager
-    async def consumers(self, queue: str) -> AsyncIterator[list[MessageConsumer]]:
+    async def consumers(
+        self, queue: str, sessions: Sequence[Session] | None = None
+    ) -> AsyncIterator[list[MessageConsumer]]:
         """Open a consumer of a queue at each node, for a block that begins when each node has bindings of all.
 
         In a topology with direct connections only, the block begins at once: nodes have no bindings of all others.
 
         Args:
             queue: the queue's name.
+            sessions: the sessions of the consumers, as `sessions` gives them; None for others, on connections of their
+                own, for which a test takes longer.
 
         Raises:
             JMSException: a node cannot be reached.
@@ -517,8 +521,13 @@ class BrokerCluster:
             TypeError: the name is no str.
         """
         check_queue(queue)
-        async with self.sessions() as sessions:
-            found = [await session.create_consumer(Queue(queue)) for session in sessions]
+        async with AsyncExitStack() as stack:
+            if sessions is None:
+                # The end of its session is that of a consumer.
+                own = await stack.enter_async_context(self.sessions())
+                found = [await each.create_consumer(Queue(queue)) for each in own]
+            else:
+                found = [await stack.enter_async_context(each.create_consumer(Queue(queue))) for each in sessions]
             await self._wait_for_consumers(queue)
             yield found
 

@@ -55,7 +55,9 @@ class Link:
         self._carrier = carrier
         self._note = note
         self._on_closed = on_closed
+        # By way: True if nothing arrives.
         self._held: dict[Direction, bool] = {"to_broker": False, "from_broker": False}
+        # By way: how long what is sent is under way, in seconds.
         self._delay_s: dict[Direction, float] = {"to_broker": 0.0, "from_broker": 0.0}
         self._left: dict[Direction, int | None] = {"to_broker": None, "from_broker": None}
         self._connections: dict[_Connection, None] = {}
@@ -260,7 +262,8 @@ class _Flow:
 
     def _append(self, data: bytes) -> None:
         if data:
-            self._last_due = max(self._last_due, self._link.arrival(self.way))
+            if self._link._delay_s[self.way]:
+                self._last_due = max(self._last_due, self._link.arrival(self.way))
             self._pieces.append((self._last_due, data))
             self.size_bytes += len(data)
             if self._reader is not None:
@@ -305,7 +308,7 @@ class _Flow:
 
     def _next_due(self) -> float | None:
         """Return when the next piece, or the end, is due for the reader; None while that is not known."""
-        if self._link.holds(self.way):
+        if self._link._held[self.way]:
             return None
         if self._pieces:
             return self._pieces[0][0]
@@ -370,7 +373,7 @@ class PipeEnd:
         if outgoing.broken is not None:
             raise TransportLost(outgoing.broken)
         # The peer's leaving is news, which may be held as well.
-        if outgoing.reader_gone and not self._connection.link.holds(self._incoming.way):
+        if outgoing.reader_gone and not self._connection.link._held[self._incoming.way]:
             raise TransportLost(f"connection to {self.peer}: closed by the peer")
         return outgoing.put(data)
 

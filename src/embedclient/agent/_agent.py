@@ -189,9 +189,13 @@ class Agent:
         self._on_time(now)
 
     def _on_time(self, now: Instant) -> None:
-        self._deadlines.expire(now)
-        self._failover_deadlines.expire(now)
-        self._timers.expire()
+        # Each read comes here, and few find a wait or a pause.
+        if self._deadlines.expiry_of:
+            self._deadlines.expire(now)
+        if self._failover_deadlines.expiry_of:
+            self._failover_deadlines.expire(now)
+        if self._timers.heap:
+            self._timers.expire()
         if self._reconnection.connection is not None:
             self._reconnection.connection.on_time(now)
 

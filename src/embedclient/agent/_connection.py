@@ -299,7 +299,7 @@ class Connection:
     def on_time(self, now: Instant) -> None:
         """Ping when due. Fail the connection when nothing came for a TTL, checked along with the pings."""
         state = self.state
-        if not state.is_ping_due(now):
+        if state.next_ping is None or now.monotonic < state.next_ping:
             return
         if state.check_silence(now):
             text = f"nothing received from the broker for {self._settings.connection_ttl_ms} ms"

@@ -12,32 +12,32 @@ from embedclient.model import Instant
 class Deadlines:
     """Deadlines of one duration; -1 ms switches them off."""
 
-    __slots__ = ("_expiry_of", "_on_start", "_timeout_s", "unstamped")
+    __slots__ = ("_on_start", "_timeout_s", "expiry_of", "unstamped")
 
     def __init__(self, timeout_ms: int, on_start: Callable[[], None] | None = None) -> None:
         # Called when a wait begins that may have nothing to send: the driver must stamp it all the same.
         self._on_start = on_start
         self._timeout_s = timeout_ms / 1000 if timeout_ms >= 0 else None
-        # Insertion order is expiry order, because every entry waits equally long.
-        self._expiry_of: dict[Hashable, tuple[float, Callable[[], None]]] = {}
+        #: Waits with their deadlines. Insertion order is expiry order, because every entry waits equally long.
+        self.expiry_of: dict[Hashable, tuple[float, Callable[[], None]]] = {}
         #: Waits that began since the last `stamp`.
         self.unstamped: dict[Hashable, Callable[[], None]] = {}
 
     @property
     def count(self) -> int:
         """Return the number of waits."""
-        return len(self.unstamped) + len(self._expiry_of)
+        return len(self.unstamped) + len(self.expiry_of)
 
     def start(self, key: Hashable, on_timeout: Callable[[], None]) -> None:
         """Begin a wait; its time runs from the next `stamp`. A wait already begun keeps its deadline."""
-        if self._timeout_s is not None and key not in self._expiry_of:
+        if self._timeout_s is not None and key not in self.expiry_of:
             self.unstamped[key] = on_timeout
             if self._on_start is not None:
                 self._on_start()
 
     def stop(self, key: Hashable) -> None:
         if self.unstamped.pop(key, None) is None:
-            self._expiry_of.pop(key, None)
+            self.expiry_of.pop(key, None)
 
     def stamp(self, now: Instant) -> None:
         """Start the time of everything started since the last stamp at `now`."""
@@ -45,22 +45,22 @@ class Deadlines:
             assert self._timeout_s is not None
             expiry = now.monotonic + self._timeout_s
             for key, on_timeout in self.unstamped.items():
-                self._expiry_of[key] = (expiry, on_timeout)
+                self.expiry_of[key] = (expiry, on_timeout)
             self.unstamped.clear()
 
     def next(self) -> float | None:
-        if not self._expiry_of:
+        if not self.expiry_of:
             return None
-        for expiry, _ in self._expiry_of.values():
+        for expiry, _ in self.expiry_of.values():
             return expiry
         return None
 
     def expire(self, now: Instant) -> None:
         """Run the time-outs that are due, oldest first."""
-        while self._expiry_of:
-            key = next(iter(self._expiry_of))
-            expiry, on_timeout = self._expiry_of[key]
+        while self.expiry_of:
+            key = next(iter(self.expiry_of))
+            expiry, on_timeout = self.expiry_of[key]
             if expiry > now.monotonic:
                 return
-            del self._expiry_of[key]
+            del self.expiry_of[key]
             on_timeout()

@@ -93,9 +93,9 @@ class Topology:
             return
         known = self.nodes.get(news.node_id)
         if known is None or news.event_id > known.event_id or (known.primary is None and news.primary is not None):
-            primary = news.primary or (known.primary if known else None)
-            backup = news.backup or (known.backup if known else None)
-            self.nodes[news.node_id] = evolve(news, primary=primary, backup=backup)
+            if known is not None and not (news.primary and news.backup):
+                news = evolve(news, primary=news.primary or known.primary, backup=news.backup or known.backup)
+            self.nodes[news.node_id] = news
             if len(self.nodes) > NODES_MAX:
                 self.nodes.pop(next(iter(self.nodes)), None)
         elif known.backup is None and news.backup is not None:

@@ -182,7 +182,15 @@ class Reader:
 
     def utf(self) -> str:
         """Read UTF."""
-        return decode_utf(self.take(self.u16()))
+        position = self.position
+        if self.end - position < 2:
+            self._advance(2)
+        start = position + 2
+        end = start + U16.unpack_from(self.buffer, position)[0]
+        if end > self.end:
+            raise RemoteProtocolError(f"{end - start} bytes promised, {self.end - start} left")
+        self.position = end
+        return decode_utf(self.buffer[start:end])
 
     def string(self) -> str:
         """Read Str, whose layout depends on its length in UTF-16 code units."""

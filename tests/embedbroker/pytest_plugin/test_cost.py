@@ -107,7 +107,7 @@ def test_four_nodes_that_share_messages_take_a_bounded_number_of_steps(monkeypat
 
     async def body() -> None:
         await cluster.start()
-        async with cluster.sessions() as sessions, cluster.consumers("orders") as consumers:
+        async with cluster.sessions() as sessions, cluster.consumers("orders", sessions) as consumers:
             for number in range(8):
                 await sessions[0].create_producer(ORDERS).send(str(number))
             found = [[await consumer.receive_body(str) for _ in range(2)] for consumer in consumers]

@@ -173,6 +173,9 @@ _KINDS = {
     GroupDecision: RecordKind.GROUP,
 }
 
+# The definitions whose fields are plain values.
+_FLAT = (AddressDefinition, QueueDefinition)
+_TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # Fields of definitions that are left out at their default: records without them are those of earlier versions.
 _LATER_FIELDS = {"group_rebalance_pause_dispatch", "enabled", "configuration_managed", "internal"}
 
@@ -334,9 +337,21 @@ def encode_definition(definition: Definition) -> bytes:
     """
     kind = _KINDS[type(definition)]
     # Names come from peers that count in UTF-16 units: half a surrogate pair is a name, and json.loads takes it back.
-    text = json.dumps(asdict(definition, filter=_is_recorded), ensure_ascii=False, separators=(",", ":"))
+    text = _TO_JSON(_recorded(definition))
     payload = text.encode("utf-8", "surrogatepass")
     return PREFIX.pack(PREFIX.size + len(payload), kind, 0, 0) + payload
+
+
+def _recorded(definition: Definition) -> dict[str, object]:
+    if type(definition) not in _FLAT:
+        return asdict(definition, filter=_is_recorded)
+    # A queue for each member of a cluster comes here, and each takes its definition apart.
+    found: dict[str, object] = {}
+    for attribute in fields(type(definition)):
+        value = getattr(definition, attribute.name)
+        if value != attribute.default or attribute.name not in _LATER_FIELDS:
+            found[attribute.name] = value
+    return found
 
 
 def _is_recorded(attribute: Attribute[object], value: object) -> bool:

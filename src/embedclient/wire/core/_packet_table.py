@@ -300,6 +300,7 @@ class _PacketClass(type):
         namespace["__match_args__"] = names
         namespace["FIELDS"] = tuple(fields)
         namespace["_plans"] = {}
+        namespace["_defaults"] = {field.name: field.default for field in fields}
         return super().__new__(cls, name, bases, namespace)
 
 
@@ -308,6 +309,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
 
     FIELDS: ClassVar[tuple[Field, ...]]
     _plans: ClassVar[dict[int, Plan]]
+    _defaults: ClassVar[dict[str, object]]
 
     def __new__(cls, *args: object, **fields: object) -> Self:
         names: tuple[str, ...] = cls.__match_args__
@@ -315,15 +317,17 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
             return tuple.__new__(cls, args)
         if len(args) > len(names):
             raise TypeError(f"{cls.__name__} has {len(names)} fields, {len(args)} were given")
-        values = list(args)
-        for field in cls.FIELDS[len(args) :]:
-            value = fields.pop(field.name, field.default)
+        given = {**cls._defaults, **fields}
+        names = names[len(args) :]
+        values = [given[name] for name in names]
+        # Compared by identity: a value may be of any class.
+        for name, value in zip(names, values, strict=True):
             if value is _MISSING:
-                raise TypeError(f"{cls.__name__} needs {field.name}")
-            values.append(value)
-        if fields:
-            raise TypeError(f"{cls.__name__} has no field {sorted(fields)}, or it was given twice")
-        return tuple.__new__(cls, values)
+                raise TypeError(f"{cls.__name__} needs {name}")
+        if fields and not fields.keys() <= set(names):
+            unknown = sorted(fields.keys() - set(names))
+            raise TypeError(f"{cls.__name__} has no field {unknown}, or it was given twice")
+        return tuple.__new__(cls, (*args, *values))
 
     def __getnewargs__(self) -> tuple[object, ...]:
         return tuple(self)
