@@ -225,8 +225,8 @@ def test_a_plain_test_has_a_cluster_too(inner: Inner) -> None:
                     for price in "1234":
                         sessions[1].create_producer(Queue("prices")).send(price)
                     with cluster.consumers("prices", sessions) as others:
-                        assert [[each.consumers for each in known] for known in cluster.bindings("prices")] == [[2, 2]] * 2
-                        assert len(others) == 2
+                        known = [[each.consumers for each in bindings] for bindings in cluster.bindings("prices")]
+                        assert len(others) == 2 and known == [[2, 2]] * 2
                     cluster.wait_for(queue="prices", consumers=2)
                 assert sorted(consumer.receive(timeout=10).body for consumer in consumers) == ["1", "2"]
             cluster.partition([0], [1])
