@@ -85,9 +85,6 @@ class QueueAttributes:
     enabled: bool | None = None
 
 
-_ATTRIBUTES = tuple(fields_dict(QueueAttributes))
-
-
 @frozen(kw_only=True)
 class QueueState:
     """The answer to a queue query, also given when a consumer is created.
@@ -192,11 +189,6 @@ def address_state(answer: Packet) -> AddressState:
     assert isinstance(answer, ADDRESS_ANSWERS), answer
     names = fields_dict(AddressState)
     return AddressState(**{name: getattr(answer, name) for name in names if hasattr(answer, name)})
-
-
-def _given(attributes: QueueAttributes) -> dict[str, Any]:
-    """Return the attributes that have values."""
-    return {name: value for name in _ATTRIBUTES if (value := getattr(attributes, name)) is not None}
 
 
 def create_queue_packet(
