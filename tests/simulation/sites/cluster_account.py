@@ -26,11 +26,15 @@ class ClusterSendBook(SendBook):
     """Note for each message whether its node had the whole cluster, from the first send to the confirmation.
 
     ``life_of`` returns what changes with each life of a node, or None if the node lacks bindings of subscriptions.
+    ``is_leaving`` returns True while a node scales down. ``left_in_doubt`` are the keys of messages that were in doubt at
+    such a moment: they are sent again, and their ids may not be at the other node yet.
     """
 
     life_of: Callable[[str], str | None] = field(kw_only=True)
+    is_leaving: Callable[[str], bool] = field(kw_only=True)
     homes: dict[str, str] = field(kw_only=True)
     complete: dict[str, str | None] = field(factory=dict, init=False)
+    left_in_doubt: set[str] = field(factory=set, init=False)
 
     def sent(self, sender: str, letter: Letter) -> None:
         first = letter.key not in self.entries
@@ -44,6 +48,11 @@ class ClusterSendBook(SendBook):
         home = self.homes[self.entries[letter.key].sender]
         if self.complete[letter.key] != self.life_of(home):
             self.complete[letter.key] = None
+
+    def in_doubt(self, letter: Letter) -> None:
+        super().in_doubt(letter)
+        if self.is_leaving(self.homes[self.entries[letter.key].sender]):
+            self.left_in_doubt.add(letter.key)
 
 
 @define(eq=False)
@@ -74,9 +83,6 @@ class ClusterAccount:
         for key, entry in self.book.entries.items():
             self._check(key, entry, lives_ended=lives_ended)
 
-    def _moved(self, node: str) -> bool:
-        return node in self.leaving and self.leaving[node].has_begun
-
     def _wanted(self, entry: Entry) -> dict[str, list[str]]:
         """Return the queues that a message may reach, with the nodes that have them."""
         if entry.letter.address == QUEUE:
@@ -99,7 +105,7 @@ class ClusterAccount:
                 self.scene.hit(Moment.TAKEN_ELSEWHERE)
             # One that is not durable may go on before its id is on disk, and the node before repeats it after a crash.
             goes_on_early = not letter.durable and lives_ended and self.plan.direct_only
-            is_repeated = goes_on_early or (entry.was_in_doubt and (not letter.durable or self._moved(home)))
+            is_repeated = goes_on_early or (entry.was_in_doubt and not letter.durable) or key in self.book.left_in_doubt
             is_doubtful = any(key in each.doubtful for each in self.leaving.values())
             if len(confirmed) > 1 and self.plan.detects_duplicates and not is_repeated and not is_doubtful:
                 self.scene.fail(f"{key} was taken from {queue} {len(confirmed)} times: {confirmed}")

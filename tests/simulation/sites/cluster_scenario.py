@@ -29,7 +29,7 @@ from .draw_clusters import draw_cluster_plan, draw_failover_plan
 from .leaving import Leaving, lives_ended_otherwise
 from .senders import Sender
 from .site import Site, live_kernel
-from .site_faults import SiteFaults, scales_down
+from .site_faults import SiteFaults, is_scaling_down, scales_down
 from .takers import TakeBook, Taker
 
 __all__ = ["form_cluster", "run_cluster_plan", "run_cluster_seed", "run_failover_seed"]
@@ -114,7 +114,7 @@ class _ClusterScenario:
         self.sites = make_nodes(plan, self.network)
         self.truth = ClusterTruth(plan, self.sites)
         homes = {sender.name: sender.site for sender in plan.senders}
-        self.book = ClusterSendBook(life_of=self._life_that_reaches, homes=homes)
+        self.book = ClusterSendBook(life_of=self._life_that_reaches, is_leaving=self._is_leaving, homes=homes)
         names = tuple([host.name for host in self._hosts])
         for host in self._hosts:
             checker = BrokerChecker(self.scene, host, (), names)
@@ -146,6 +146,9 @@ class _ClusterScenario:
         """Return what stands for the life of a node if it has all subscriptions that it must reach."""
         host = self.sites[node].live
         return f"{host.name} {host.life}" if host is not None and self.truth.has_subscriptions(node) else None
+
+    def _is_leaving(self, node: str) -> bool:
+        return any(is_scaling_down(host) for host in self.sites[node].hosts)
 
     def _watch_pair(self, name: str, site: Site) -> None:
         """Count each change of the member that serves."""

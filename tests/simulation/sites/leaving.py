@@ -27,9 +27,8 @@ _MOVED = "scaled down: "
 class Leaving:
     """The watch over one node that scales down.
 
-    ``doubtful``: keys of messages that may be at two nodes. A scale-down was interrupted while the node held them, or
-    waits for confirmations of another node moved on. ``has_begun``: something may have moved, and what clients send
-    again may be at two nodes, too.
+    ``doubtful``: keys of messages that may be at two nodes, because a scale-down was interrupted while the node held
+    them. ``has_begun``: something may have moved.
     """
 
     scene: Scene
@@ -52,9 +51,6 @@ class Leaving:
             for queue in self._queues():
                 keys = [str(each.message.property("key")) for each in _held_in(queue)]
                 self._held.update(keys)
-                if queue.name.startswith(_INTERNAL):
-                    # The other node may have them already.
-                    self.doubtful.update(keys)
         elif self._is_under_way:
             self._end()
 

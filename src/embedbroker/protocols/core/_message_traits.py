@@ -19,7 +19,7 @@ from embedbroker.kernel import BRIDGE_ID_PREFIX
 from embedclient.model import PropertyType, PropertyValue
 from embedclient.wire.core import ROUTE_TO, CoreMessage, property_key
 
-__all__ = ["MessageTraits", "acknowledged_queues", "from_bridge", "queues_of_others", "traits_of"]
+__all__ = ["MessageTraits", "acknowledged_queues", "from_bridge", "queues_of_others", "traits_of", "with_bridge_id"]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
@@ -216,6 +216,21 @@ def from_bridge(
     removals = [name for name in message.properties if name in _OF_BRIDGES or name.startswith(_INTERNAL_PREFIXES)]
     copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
     return copy, duplicate_id, queue_ids
+
+
+def with_bridge_id(message: CoreMessage, duplicate_id: bytes | None) -> CoreMessage:
+    """Return a message under the id that another bridge has given to it, so that a third broker takes it once.
+
+    Args:
+        message: Message without properties of bridges.
+        duplicate_id: What `from_bridge` returned of it.
+
+    Raises:
+        RemoteProtocolError: Its properties are malformed.
+    """
+    if duplicate_id is None or not duplicate_id.startswith(BRIDGE_ID_PREFIX):
+        return message
+    return message.with_property(_BRIDGE_DUPLICATE_ID, duplicate_id.removeprefix(BRIDGE_ID_PREFIX))
 
 
 def acknowledged_queues(message: CoreMessage) -> frozenset[int]:

@@ -64,7 +64,14 @@ from embedclient.wire.core import (
 from .._large_codec import header_of, large_message
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
-from ._message_traits import MessageTraits, acknowledged_queues, from_bridge, queues_of_others, traits_of
+from ._message_traits import (
+    MessageTraits,
+    acknowledged_queues,
+    from_bridge,
+    queues_of_others,
+    traits_of,
+    with_bridge_id,
+)
 from ._notifications import NotificationWatch, compose_notification
 from ._old_names import MODERN_NAMES_SINCE, old_message, plain_message, stated_routing_type
 from ._resend import KEPT_PACKET_OVERHEAD_BYTES, ResendAccount
@@ -501,6 +508,8 @@ class CoreSession:
         """Place a message of a broker that scales down: one that its branch has acknowledged, or for a third broker."""
         acknowledged_ids, (remote_ids, node_id) = acknowledged_queues(message), queues_of_others(message)
         plain, duplicate_id, _queue_ids = from_bridge(message, duplicate_id)
+        if not acknowledged_ids:
+            plain = with_bridge_id(plain, duplicate_id)
         taken: CoreMessage | StoredMessage = plain if body is None else large_message(plain, body)
         if acknowledged_ids:
             return self.kernel_session.adopt(taken, acknowledged_ids)
