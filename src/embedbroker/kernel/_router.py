@@ -173,7 +173,7 @@ class Router:
             self._log_once(
                 address.name,
                 f"address {name!r}: another broker of the cluster sent a message for a queue that does not exist any "
-                "more; its other queues get it, or without any the queues here that take it",
+                "more; its other queues get it, or without any an anycast queue here that takes it",
             )
         return chosen
 

@@ -26,7 +26,7 @@ class ClusterSendBook(SendBook):
     """Note for each message whether its node had the whole cluster, from the first send to the confirmation.
 
     ``life_of`` returns what changes with each life of a node, or None if the node lacks bindings of subscriptions.
-    ``is_leaving`` returns True while a node scales down. ``left_in_doubt`` are the keys of messages that were in doubt at
+    ``is_leaving`` returns True while a node scales down. ``left_in_doubt``: keys of messages that were in doubt at
     such a moment: they are sent again, and their ids may not be at the other node yet.
     """
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from embedclient.errors import ErrorCode, RemoteProtocolError
+from embedclient.model import RoutingType
 
 from .._ids import Ids
 from .._refusal import Refused
@@ -26,6 +27,7 @@ __all__ = ["Copy", "Forwarding"]
 Copy = tuple[Message, Queue]
 """A copy with its id, and the store-and-forward queue that takes it."""
 
+_ANYCAST = int(RoutingType.ANYCAST)
 _NONE: Sequence[RemoteBinding] = ()
 _LEFT_MAX: Final = 10_000
 
@@ -105,11 +107,16 @@ class Forwarding:
     def bound(self, message: Message, address: Address, routing_type: int | None, chosen: Chosen | None) -> Chosen:
         """Return the bindings that take a message: those that another broker has ``chosen``, if they are left.
 
-        If all of them are gone, it goes to others of this broker, since it must not be lost; see `choose` for the rest.
+        If all of them are gone, it goes to an anycast queue of this broker, since it must not be lost. Multicast queues
+        here were not chosen, or shared the message with one that has it: they would have it twice. See `choose` for
+        the rest.
         """
         if chosen is None:
             return self.choose(message, address, routing_type)
-        return chosen if any(chosen) else (self.local(message, address, routing_type), _NONE)
+        if any(chosen) or routing_type == RoutingType.MULTICAST:
+            return chosen
+        is_multicast = routing_type is None and (address.definition.multicast or bool(address.multicast))
+        return chosen if is_multicast else (self.local(message, address, _ANYCAST), _NONE)
 
     def local(self, message: Message, address: Address, routing_type: int | None) -> list[Queue]:
         """Return the queues of this broker that take a message, as if there were no others; see `choose`."""
