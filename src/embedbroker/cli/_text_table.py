@@ -47,14 +47,16 @@ def print_framed(console: Console, table: Table) -> None:
 
 
 def _columns() -> int | None:
-    """Return the width of the terminal on stdout, or the one that the environment sets; None without a limit."""
-    wanted = os.environ.get("COLUMNS", "")
-    if wanted.isdecimal() and int(wanted):
-        return int(wanted)
+    """Return the width of the terminal on stdout, or the one that the environment sets for it; None without a terminal.
+
+    A Python with readline passes ``COLUMNS`` on to its child processes, also if their stdout is a pipe.
+    """
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns
     except (OSError, ValueError):
         return None
+    wanted = os.environ.get("COLUMNS", "")
+    return int(wanted) if wanted.isdecimal() and int(wanted) else columns or None
 
 
 def table_lines(titles: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None) -> list[str]:

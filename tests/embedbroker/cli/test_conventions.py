@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from rich.console import Console
 from embedbroker import EmbeddedBroker
 from embedbroker.cli._commands import commands
 from embedbroker.cli._progress import count_line
-from embedbroker.cli._text_table import print_framed, table_lines
+from embedbroker.cli._text_table import print_framed, print_table, table_lines
 from embedbroker.cli.drill._tables import verdict_tables
 from tests.embedbroker.cli.test_drill_verdicts import GOOD
 
@@ -77,7 +78,11 @@ def test_commands_that_end_with_a_value_print_one_json_document(tmp_path: Path) 
     assert (saved["copy"], saved["messages"], saved["findings"]) == (str(tmp_path / "copy"), 2, [])
 
 
-def test_a_table_folds_instead_of_being_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+def raises(error: OSError, _descriptor: int) -> os.terminal_size:
+    raise error
+
+
+def test_a_table_folds_instead_of_being_cut(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     rows = [["orders.eu.west", "12", ""], ["注文", "7", "x"]]
     wide = ["NAME            MESSAGES  FILTER", "orders.eu.west        12", "注文                   7  x"]
     titles = ["NAME", "MESSAGES", "FILTER"]
@@ -88,6 +93,11 @@ def test_a_table_folds_instead_of_being_cut(monkeypatch: pytest.MonkeyPatch) -> 
     assert table_lines(titles, [], 3) == ["NAME  MESSAGES  FILTER"]
     monkeypatch.setenv("COLUMNS", "50")
     console = Console(width=50, record=True, file=io.StringIO())
+    # As for a child process of a Python with readline: stdout is a pipe.
+    monkeypatch.setattr(os, "get_terminal_size", partial(raises, OSError(errno.ENOTTY, "not a terminal")))
+    print_table(titles, wide_rows := [["n" * 60, "12", ""]])
+    assert capfd.readouterr().out.splitlines() == table_lines(titles, wide_rows, None)
+    monkeypatch.setattr(os, "get_terminal_size", lambda _descriptor: os.terminal_size((200, 24)))
     for table in verdict_tables(GOOD):
         print_framed(console, table)
     text = console.export_text()
