@@ -70,7 +70,9 @@ def make_brokers(request: pytest.FixtureRequest) -> MakeBrokers:
     """Brokers by name, in groups that share a store or replicate as their policies say; the test starts them."""
     bench = bench_of(request)
 
-    def make(*groups: Mapping[str, HAPolicy], lock_manager: bool = True) -> dict[str, ManagedBroker]:
-        return brokers_of(bench, groups, {}, lock_manager=lock_manager)
+    def make(
+        *groups: Mapping[str, HAPolicy], lock_manager: bool = True, **settings: object
+    ) -> dict[str, ManagedBroker]:
+        return brokers_of(bench, groups, settings, lock_manager=lock_manager)
 
     return make

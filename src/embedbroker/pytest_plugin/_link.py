@@ -60,6 +60,8 @@ class Link:
         # By way: how long what is sent is under way, in seconds.
         self._delay_s: dict[Direction, float] = {"to_broker": 0.0, "from_broker": 0.0}
         self._left: dict[Direction, int | None] = {"to_broker": None, "from_broker": None}
+        self.datagram_loss = 0.0
+        self.datagram_duplication = 0.0
         self._connections: dict[_Connection, None] = {}
 
     def __repr__(self) -> str:
@@ -120,8 +122,28 @@ class Link:
         self._note(f"link {self.name}: {len(broken)} connections cut")
 
     @carried_now
+    def disturb_datagrams(self, *, loss: float = 0.0, duplication: float = 0.0) -> None:
+        """Lose or repeat some of the datagrams by which two brokers find each other, from now on.
+
+        `partition` loses all of them, and `delay` delays them.
+
+        Args:
+            loss: share of datagrams that do not arrive, 0 to 1.
+            duplication: share of datagrams that arrive twice, 0 to 1.
+
+        Raises:
+            ValueError: a share is not between 0 and 1.
+        """
+        for name, share in {"loss": loss, "duplication": duplication}.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"{name} is a share from 0 to 1, not {share!r}")
+        self.datagram_loss, self.datagram_duplication = loss, duplication
+        self._note(f"link {self.name}: of datagrams, {loss:g} are lost and {duplication:g} arrive twice")
+
+    @carried_now
     def heal(self) -> None:
-        """End holding, delaying and dropping."""
+        """End holding, delaying, dropping, and the faults of datagrams."""
+        self.datagram_loss = self.datagram_duplication = 0.0
         for way in _WAYS["both"]:
             self._held[way] = False
             self._delay_s[way] = 0.0
@@ -149,6 +171,10 @@ class Link:
         """Return when what is sent now arrives; 0 means at once, without a look at the clock."""
         delay_s = self._delay_s[way]
         return trio.current_time() + delay_s if delay_s else 0.0
+
+    def delay_of(self, way: Direction) -> float:
+        """Return the delay of this way, in seconds."""
+        return self._delay_s[way]
 
     def share_that_passes(self, way: Direction, count: int) -> int | None:
         """Return how many of ``count`` bytes still pass before the connection breaks; None while it does not."""

@@ -109,16 +109,21 @@ class MemoryMulticast:
         for receiver in self._receivers:
             if place not in receiver.places or self.separates(host, receiver.host):
                 continue
-            for delay_s in self._delays():
+            for delay_s in self.delays(host, receiver.host):
                 receiver.put(now + delay_s, data)
 
-    def _delays(self) -> list[float]:
+    def delays(self, sender: str, receiver: str) -> list[float]:
         """Draw the time of each copy for one receiver: none if it is lost, two if it comes twice."""
+        jitter_s, random = self.jitter_s, self._random
+        copies = self.copies(self.loss_chance, self.duplication_chance)
+        return [self.latency_s + (jitter_s * random.random() if jitter_s else 0.0) for _ in range(copies)]
+
+    def copies(self, loss_chance: float, duplication_chance: float) -> int:
+        """Draw how often one datagram arrives: 0, 1 or 2 times."""
         random = self._random
-        if self.loss_chance and random.random() < self.loss_chance:
-            return []
-        copies = 2 if self.duplication_chance and random.random() < self.duplication_chance else 1
-        return [self.latency_s + (self.jitter_s * random.random() if self.jitter_s else 0.0) for _ in range(copies)]
+        if loss_chance and random.random() < loss_chance:
+            return 0
+        return 2 if duplication_chance and random.random() < duplication_chance else 1
 
 
 class MemoryDatagrams:

@@ -10,7 +10,7 @@ import pytest
 
 from embedbroker import BroadcastGroup, ClusterConnection, DiscoveryGroup
 from embedbroker.management import CONTROLS
-from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
+from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, ManagedBroker
 from embedbroker.runtime._embedded import life_of
 from embedclient.errors import JMSException
 
@@ -48,6 +48,35 @@ async def test_brokers_of_a_test_find_each_other(
     for broker in brokers:
         members = await broker.broker.management.invoke("broker", "listNetworkTopology")
         assert len(json.loads(members)) == 3
+
+
+async def test_a_link_loses_delays_and_repeats_datagrams(
+    broker_cluster: Callable[..., BrokerCluster], broker_clock: BrokerClock
+) -> None:
+    """A node is in the list while one of its datagrams arrives per refresh time-out."""
+    cluster = await broker_cluster(2, discovery=True).start()
+    link = cluster.link(0, 1)
+    node = life_of(cluster.nodes[1].broker).host.node
+    assert node.discovery is not None
+    (group,) = node.config.discovery_groups
+
+    def listed() -> list[str]:
+        return sorted(place.name for place in node.discovery.places(group.name))
+
+    await broker_clock.advance(3)
+    assert listed() == ["node-0"]
+    link.disturb_datagrams(loss=0.5, duplication=1.0)
+    link.delay(3.0)
+    await broker_clock.advance(100)
+    assert listed() == ["node-0"]
+    link.disturb_datagrams(loss=1.0)
+    await broker_clock.advance(20)
+    assert listed() == []
+    link.heal()
+    await broker_clock.advance(5)
+    assert listed() == ["node-0"]
+    with pytest.raises(ValueError, match="a share from 0 to 1"):
+        link.disturb_datagrams(loss=2)
 
 
 async def test_management_stops_and_starts_a_broadcast_group(
