@@ -118,6 +118,38 @@ async def test_nodes_that_join_get_connections_and_nodes_that_leave_cost_no_atte
         assert trio.current_time() == begun + JOINED_S
 
 
+@pytest.mark.parametrize("policy", ["Random", "RandomSticky", "FirstElement", "callable"])
+async def test_the_other_policies_choose_among_the_nodes_that_are_there(
+    policy: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    counts: list[int] = []
+
+    def last_of_all(count: int) -> int:
+        counts.append(count)
+        return count - 1
+
+    is_callable = policy == "callable"
+    locator = Open("vm://a", last_of_all) if is_callable else Open(url_with(policy))
+    async with cluster("a", "b") as brokers, locator as opened:
+        assert await opened.more(1) == ["a"]
+        await opened.stack.enter_async_context(member("c"))
+        await until_joined()
+        with_all = await opened.more(40)
+        await brokers["b"].crash()
+        await until_joined()
+        begun = trio.current_time()
+        without_b = await opened.more(40)
+        await brokers["b"].start()
+        await until_joined()
+        again = await opened.more(40)
+        # No attempt was at a node that was gone.
+        assert trio.current_time() == begun + JOINED_S
+    spreads = policy == "Random"
+    for places, there in ((with_all, {*"abc"}), (without_b, {*"ac"}), (again, {*"abc"})):
+        assert set(places) == there if spreads else len({*places} & there) == len({*places}) == 1
+    assert counts == ([1] + [3] * 40 + [2] * 40 + [3] * 40 if is_callable else [])
+
+
 async def test_connections_of_one_factory_and_the_messages_of_their_sessions_are_spread(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
