@@ -78,7 +78,7 @@ async def test_consumer_after_failover_with_redistribution(make_brokers: MakeBro
             await put(session, ["new"])
             await backup.wait_for_role(Role.LIVE)
             # It may have had some in advance, which are redelivered.
-            received = set()
+            received: set[object] = set()
             while not received >= {"new", *numbered(1, COUNT)}:
                 received.update(await take(consumer, 1))
     assert await queued(backup) == []

@@ -57,11 +57,12 @@ async def test_a_link_loses_delays_and_repeats_datagrams(
     cluster = await broker_cluster(2, discovery=True).start()
     link = cluster.link(0, 1)
     node = life_of(cluster.nodes[1].broker).host.node
-    assert node.discovery is not None
+    discovery = node.discovery
+    assert discovery is not None
     (group,) = node.config.discovery_groups
 
     def listed() -> list[str]:
-        return sorted(place.name for place in node.discovery.places(group.name))
+        return sorted(place.name for place in discovery.places(group.name))
 
     await broker_clock.advance(3)
     assert listed() == ["node-0"]
