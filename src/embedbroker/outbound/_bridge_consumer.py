@@ -40,6 +40,9 @@ _FULL_THERE: Final = (
     " at the other broker, and nothing passes the message: consume from the queues of that address there, or raise its"
     " max_size_bytes"
 )
+# A wait for room at the other broker is worth a line after this time, and the next line after some more.
+_WAIT_LOGGED_AFTER_S: Final = 10.0
+_WAIT_LOGGED_AGAIN_S: Final = 600.0
 
 
 class Sender(Protocol):
@@ -126,6 +129,9 @@ class BridgeConsumer:
         # Large messages in the order of their deliveries: the first one is on its way.
         self._uploads: deque[BridgedUpload] = deque()
         self._logged: set[int] = set()
+        # Since when messages wait for room at the other broker, and from when on that may be logged.
+        self._waits_since: float | None = None
+        self._wait_line_due = 0.0
         self._session = Session(
             kernel,
             f"bridge.{config.name}",
@@ -165,7 +171,7 @@ class BridgeConsumer:
         self._refused.clear()
         self._taken.clear()
         self._copies, self._receipts = [], []
-        self._consumer = None
+        self._consumer = self._waits_since = None
         for upload in self._uploads:
             upload.end()
         self._uploads.clear()
@@ -206,8 +212,21 @@ class BridgeConsumer:
                 self._refuse(self._receipts[0], reason)
                 count = 1
             if not count and self._copies:
+                self._note_wait()
                 return
+            self._waits_since = None
             del self._copies[:count], self._receipts[:count]
+
+    def _note_wait(self) -> None:
+        """Log a long wait for room. At the latest the next ping brings a call here."""
+        now, since = self._kernel.monotonic, self._waits_since
+        if since is None:
+            self._waits_since = now
+        elif now - since >= _WAIT_LOGGED_AFTER_S and now >= self._wait_line_due and not self._uploads:
+            self._wait_line_due = now + _WAIT_LOGGED_AGAIN_S
+            self._kernel.log(
+                f"bridge {self._config.name!r} waits, because address {self._address!r} has no room{_FULL_THERE}"
+            )
 
     def _copy_run(self) -> None:
         """Make the copies of the first messages that were taken: those to one address, without a large body."""

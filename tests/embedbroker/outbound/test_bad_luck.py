@@ -140,6 +140,7 @@ async def test_the_address_of_a_target_is_full(
         await broker_clock.advance(10)
         counts = {queue.name: queue.count for queue in cluster.nodes[1].queues()}
         assert counts["queue0"] < 50 and counts["other"] == 0
+        await broker_clock.advance(40)
         # Of an attempt nothing is left: neither its sessions, nor the queue with which it learns of queues.
         assert sum(name.startswith("notif.") for name in counts) <= 1
         found = await drained(second, "queue0")
@@ -152,6 +153,8 @@ async def test_the_address_of_a_target_is_full(
     assert line.endswith("max_size_bytes is 10000; consume messages from its queues, or raise max_size_bytes")
     refused = lines(caplog, f"address '{ADDRESS}' is full at the other broker, and nothing passes the message: consume")
     assert bool(refused) is (policy is AddressFullPolicy.FAIL) and len(refused) <= 6
+    waits = lines(caplog, f"waits, because address '{ADDRESS}' has no room at the other broker")
+    assert len(waits) == (policy is AddressFullPolicy.BLOCK)
     cluster.assert_nothing_lost()
 
 
@@ -173,6 +176,34 @@ async def test_the_disk_of_a_target_is_full(
     await source.assert_empty("orders")
     await target.wait_for(queue="arrivals", count=20)
     assert await queued(target, "arrivals") == numbered(0, 20)
+
+
+async def test_the_disk_of_a_member_is_full(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The member stops. What was in doubt, and what was sent since, waits for it and reaches its consumers once."""
+    cluster = await broker_cluster(2, retry_interval_ms=500).start()
+    first, second = cluster.nodes
+    async with clients_of(cluster, [0]) as (sender,):
+        async with clients_of(cluster, [1]) as (reader,):
+            await reader.queues("queue0")
+            consumer = await reader.consumer("queue0")
+            await cluster.wait_for_bindings(queue="queue0", count=1, consumers=1)
+            await sender.send(0, 10)
+            assert await received(consumer) == list(range(10))
+            second.disk.fill()
+            await sender.send(10, 20)
+            await second.wait_for_role(Role.STOPPED)
+        await broker_clock.advance(30)
+        assert sum(queue.count for queue in first.queues() if queue.name.startswith(WAY)) == 10
+        assert lines(caplog, "the broker stops: ")[0].endswith("no space left")
+        second.disk.heal()
+        await second.start()
+        await cluster.wait_formed()
+        async with clients_of(cluster, [1]) as (reader,):
+            await second.wait_for(queue="queue0", count=10)
+            assert await drained(reader, "queue0") == list(range(10, 20))
+    cluster.assert_nothing_lost()
 
 
 class _Jumping(EdgeClock):
