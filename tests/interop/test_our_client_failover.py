@@ -321,7 +321,7 @@ async def test_ids_and_repetition_give_once_and_only_once(pair: ArtemisPair, url
             assert await consumer.receive_nowait() is None
 
 
-# A backup of Artemis that replicates asks every member for its copy, ours too, and stops itself if one refuses.
+# A backup of Artemis that replicates requests its copy from every member, ours too, and stops itself if one refuses.
 @pytest.mark.parametrize("running_pair", ["shared-store"], indirect=True)
 async def test_a_broker_of_ours_follows_a_member_to_its_backup_and_back(pair: ArtemisPair, url: str, name: str) -> None:
     """What is for that member, some of it on its way when the member is gone, is there once."""

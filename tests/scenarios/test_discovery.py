@@ -88,7 +88,7 @@ async def test_start_stop_servers_with_wrong_connector_configurations(
         for client in clients:
             await client.queues("queue0")
             await client.send(0, 10)
-    assert [[queue.count for queue in node.queues() if queue.name == "queue0"] for node in cluster.nodes] == [
+    assert [[queue.message_count for queue in node.queues() if queue.name == "queue0"] for node in cluster.nodes] == [
         [10],
         [10],
     ]

@@ -58,7 +58,7 @@ async def test_stack_overflow(broker_cluster: MakeCluster) -> None:
         await cluster.wait_for_bindings(queue="queue0", count=1)
         await first.send(0, 1, address="queue0")
         await pass_time(1)
-        assert sum(queue.count for node in cluster.nodes for queue in node.queues()) == 0
+        assert sum(queue.message_count for node in cluster.nodes for queue in node.queues()) == 0
 
 
 async def test_stack_overflow_with_local_consumer_and_filter(broker_cluster: MakeCluster) -> None:
@@ -354,7 +354,7 @@ async def test_redistribution_flow_control(broker_cluster: MakeCluster, window: 
         await cluster.wait_for_bindings(queue="queue0", count=1)
         await first.send(0, 200)
         await pass_time(2)
-        (count,) = [queue.count for queue in cluster.nodes[1].queues() if queue.name == "queue0"]
+        count = cluster.nodes[1].queue("queue0").message_count
         size = await cluster.nodes[1].broker.management.get("queue.queue0", "PersistentSize")
         # It has fewer headers there than on its way, and a client requests credit for half of its window first.
         assert isinstance(size, int) and window / 5 < size <= window

@@ -154,7 +154,7 @@ async def counts(cluster: BrokerCluster, name: str) -> list[int]:
     """The number of messages in a queue of either node, when nothing moves any more."""
     await pass_time(1)
     return [
-        next((queue.count for queue in node.queues() if queue.name == name), 0) if node.is_live else 0
+        next((queue.message_count for queue in node.queues() if queue.name == name), 0) if node.is_live else 0
         for node in cluster.nodes
     ]
 

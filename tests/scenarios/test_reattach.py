@@ -206,7 +206,7 @@ async def cut_again_and_again(
         broker.link.delay(0.0005)
     yield ConnectionFactory(f"{broker.url}?{WINDOW}")
     cuts.goes_on = False
-    assert all(queue.count == 0 for queue in broker.queues())
+    assert all(queue.message_count == 0 for queue in broker.queues())
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ async def consume(
 async def counts(cluster: BrokerCluster, name: str = "queue0") -> list[int]:
     """The number of messages in a queue of each node, when nothing moves any more."""
     await pass_time(A_WHILE_S)
-    return [next((queue.count for queue in node.queues() if queue.name == name), 0) for node in cluster.nodes]
+    return [next((queue.message_count for queue in node.queues() if queue.name == name), 0) for node in cluster.nodes]
 
 
 async def test_redistribution_with_multiple_queues_on_the_same_address(broker_cluster: MakeCluster) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Self
 import pytest
 import trio
 
-from embedbroker import Role
+from embedbroker import QueueInfo, Role
 from embedclient import Message, Queue
 from embedclient.blocking import ConnectionFactory, MessageConsumer, Session
 from embedclient.model import summary
@@ -28,7 +28,6 @@ from ._faults import FaultPlan, check_fault
 from ._link import Direction, Link
 from ._operation_faults import Operation
 from ._pair import BrokerPair
-from ._queues import QueueState
 from ._thread import BenchThread
 
 __all__ = ["BlockingBroker", "BlockingClock", "BlockingCluster", "BlockingFaultPlan", "BlockingPair"]
@@ -175,8 +174,20 @@ class BlockingBroker(_Assertions):
     def disk(self) -> BlockingDisk:
         return BlockingDisk(self._thread, self._broker.disk)
 
-    def queues(self) -> list[QueueState]:
+    def queues(self) -> list[QueueInfo]:
         return self._thread.call_now(self._broker.queues)
+
+    def queue(self, name: str) -> QueueInfo:
+        return self._thread.call_now(self._broker.queue, name)
+
+    def create_queue(self, name: str, **settings: Any) -> None:
+        self._thread.call(self._broker.create_queue, name, **settings)
+
+    def delete_queue(self, name: str, *, closes_consumers: bool = False) -> None:
+        self._thread.call(self._broker.delete_queue, name, closes_consumers=closes_consumers)
+
+    def purge(self, name: str) -> int:
+        return self._thread.call(self._broker.purge, name)
 
     def messages(self, queue: str) -> list[Message]:
         return self._thread.call(self._broker.messages, queue)

@@ -7,11 +7,11 @@ depend on how it was configured, and on what its network and its disk are made o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Self
+from typing import Any, Self
 
 import trio
 
-from embedbroker import EmbeddedBroker, Role
+from embedbroker import EmbeddedBroker, QueueInfo, Role
 from embedbroker.config import PrimaryOnly
 from embedbroker.kernel import Kernel
 from embedbroker.runtime import observe
@@ -25,7 +25,7 @@ from ._disk import DiskSwitch
 from ._following import Following
 from ._link import Link
 from ._operation_faults import Operation
-from ._queues import QueueState, browse, dump, matches
+from ._queues import browse, destination_of, dump, matches
 from ._surroundings import Around, Surroundings
 from ._waiting import WAIT_S, WaitTimeout
 
@@ -103,14 +103,52 @@ class ManagedBroker:
         return self._following.role is Role.LIVE
 
     @carried_now
-    def queues(self) -> list[QueueState]:
-        """Return the states of its queues at this moment.
+    def queues(self) -> list[QueueInfo]:
+        """Return the figures of its queues at this moment, in order of their names.
 
         Raises:
             IllegalStateException: it is not live.
         """
-        kernel = self._following.require_live()
-        return [QueueState.of(queue) for queue in kernel.address_manager.queues.values()]
+        self._following.require_live()
+        return self.broker.queues()
+
+    @carried_now
+    def queue(self, name: str) -> QueueInfo:
+        """Return the figures of a queue at this moment, as `EmbeddedBroker.queue` does.
+
+        Args:
+            name: name of the queue.
+        """
+        return self.broker.queue(name)
+
+    @carried
+    async def create_queue(self, name: str, **settings: Any) -> None:
+        """Create a queue, as `EmbeddedBroker.create_queue` does.
+
+        Args:
+            name: name of the queue.
+            settings: the arguments of that method.
+        """
+        await self.broker.create_queue(name, **settings)
+
+    @carried
+    async def delete_queue(self, name: str, *, closes_consumers: bool = False) -> None:
+        """Delete a queue with its messages, as `EmbeddedBroker.delete_queue` does.
+
+        Args:
+            name: name of the queue.
+            closes_consumers: whether its consumers are closed; otherwise a queue with consumers is refused.
+        """
+        await self.broker.delete_queue(name, closes_consumers=closes_consumers)
+
+    @carried
+    async def purge(self, name: str) -> int:
+        """Remove the messages that wait in a queue, and return how many there were. Those in delivery stay.
+
+        Args:
+            name: name of the queue.
+        """
+        return await self.broker.purge(name)
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -475,11 +513,11 @@ class ManagedBroker:
             IllegalStateException: it is not live.
         """
         check_queue(queue)
-        found = next((state for state in self.queues() if state.name == queue), None)
+        found = next((each for each in self.queues() if each.name == queue), None)
         if found is None:
             await trio.lowlevel.checkpoint()
             return []
-        return await browse(self._following.placed().port.console_url, found.destination, _BROWSED_MAX)
+        return await browse(self._following.placed().port.console_url, destination_of(found), _BROWSED_MAX)
 
     @carried_now
     def assert_nothing_lost(self) -> None:

@@ -8,45 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import trio
-from attrs import frozen
 
-from embedbroker.kernel import Queue as KernelQueue
+from embedbroker.runtime import QueueInfo
 from embedclient import ConnectionFactory, JMSException, Message, Queue
 
-__all__ = ["QueueState", "browse", "describe_message", "dump", "matches"]
+__all__ = ["browse", "describe_message", "describe_queue", "destination_of", "dump", "matches"]
 
 _SHOWN_MAX = 20
 _BODY_CHARACTERS_MAX = 200
 _PATIENCE_S = 5.0
 
 
-@frozen
-class QueueState:
-    """The state of one queue: ``count`` messages, of which ``delivering`` are with consumers and unacknowledged."""
+def destination_of(queue: QueueInfo) -> Queue:
+    """Return the destination with which a client names a queue."""
+    return Queue(queue.name if queue.name == queue.address else f"{queue.address}::{queue.name}")
 
-    name: str
-    address: str
-    count: int
-    delivering: int
-    consumers: int
 
-    @classmethod
-    def of(cls, queue: KernelQueue) -> QueueState:
-        return cls(
-            queue.name,
-            queue.definition.address,
-            queue.message_count,
-            queue.delivering_count,
-            queue.consumer_count,
-        )
-
-    @property
-    def destination(self) -> Queue:
-        """The destination with which a client names it."""
-        return Queue(self.name if self.name == self.address else f"{self.address}::{self.name}")
-
-    def __str__(self) -> str:
-        return f"queue {self.name}: {self.count} messages, {self.delivering} in delivery, {self.consumers} consumers"
+def describe_queue(queue: QueueInfo) -> str:
+    """Return one line about a queue."""
+    figures = f"{queue.message_count} messages, {queue.delivering_count} in delivery, {queue.consumer_count} consumers"
+    return f"queue {queue.name}: {figures}"
 
 
 async def browse(url: str, destination: Queue, limit: int) -> list[Message]:
@@ -62,32 +43,32 @@ async def browse(url: str, destination: Queue, limit: int) -> list[Message]:
     return found
 
 
-async def dump(url: str, states: list[QueueState]) -> str:
+async def dump(url: str, queues: list[QueueInfo]) -> str:
     """Return one line for each queue and each of its first messages."""
     lines = []
-    idle = [state.name for state in states if not state.count and not state.consumers]
-    for state in states:
-        if state.name in idle:
+    idle = [queue.name for queue in queues if not queue.message_count and not queue.consumer_count]
+    for queue in queues:
+        if queue.name in idle:
             continue
-        lines.append(str(state))
-        if state.count > state.delivering:
-            lines += [f"  {line}" for line in await _lines_of(url, state)]
+        lines.append(describe_queue(queue))
+        if queue.message_count > queue.delivering_count:
+            lines += [f"  {line}" for line in await _lines_of(url, queue)]
     if idle:
         lines.append(f"empty: {', '.join(idle)}")
     return "\n".join(lines) or "no queues"
 
 
-async def _lines_of(url: str, state: QueueState) -> list[str]:
+async def _lines_of(url: str, queue: QueueInfo) -> list[str]:
     messages: list[Message] = []
     try:
         with trio.move_on_after(_PATIENCE_S) as scope:
-            messages = await browse(url, state.destination, _SHOWN_MAX)
+            messages = await browse(url, destination_of(queue), _SHOWN_MAX)
     except JMSException as error:
         return [f"cannot be browsed: {error}"]
     if scope.cancelled_caught:
         return [f"cannot be browsed: no answer within {_PATIENCE_S:g} s"]
     lines = [describe_message(message) for message in messages]
-    more = state.count - state.delivering - len(messages)
+    more = queue.message_count - queue.delivering_count - len(messages)
     return [*lines, f"and {more} more"] if more > 0 and len(messages) >= _SHOWN_MAX else lines
 
 

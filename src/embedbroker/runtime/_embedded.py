@@ -45,6 +45,7 @@ from embedclient.errors import (
 )
 from embedclient.model import Place, RoutingType, TransportConfiguration, Xid, did_you_mean, start_thread, summary
 
+from ._background import BackgroundScope
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
 from ._role_watch import Observer, RoleWatch
@@ -87,9 +88,10 @@ _SETTINGS = fields_dict(BrokerConfig)
 class EmbeddedBroker:
     """A message broker in this process.
 
-    Use it as ``async with EmbeddedBroker() as broker``: entering starts it, leaving stops it. ``start`` and ``stop``
-    are for programs that need them inside. A broker can be started again after it stopped or crashed, and one with a
-    directory restores its durable messages. An in-memory broker loses everything with `stop` and `crash`.
+    Use it as ``async with EmbeddedBroker() as broker``: entering starts it, leaving stops it. Without a block,
+    ``broker = await EmbeddedBroker().start()`` is one that runs until its `close`. A broker can be started again after
+    it stopped or crashed, and one with a directory restores its durable messages. An in-memory broker loses everything
+    with `stop` and `crash`.
 
     A backup (see ``ha_policy``) is started when it waits: `role` is its current role, `wait_for_role` waits for one.
     Only a live broker has a ``url``.
@@ -158,6 +160,8 @@ class EmbeddedBroker:
         self._manager: AbstractAsyncContextManager[trio.Nursery] | None = None
         self._nursery: trio.Nursery | None = None
         self._run: _Run | None = None
+        # What `start` began without a block.
+        self._background: BackgroundScope | None = None
         self._is_starting = False
         # Later starts have the same configuration, and what was adopted meanwhile is newer.
         self._was_started = False
@@ -326,24 +330,42 @@ class EmbeddedBroker:
             pass
 
     async def __aenter__(self) -> Self:
+        # `async with await broker.start()`: from now on the block owns what `start` began.
+        return self if self._background is not None else await self._enter()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if self._background is None:
+            return await self._exit(value)
+        await self.close()
+        return False
+
+    @asynccontextmanager
+    async def _entered(self) -> AsyncIterator[None]:
+        await self._enter()
+        try:
+            yield
+        except BaseException as error:
+            if not await self._exit(error):
+                raise
+        else:
+            await self._exit(None)
+
+    async def _enter(self) -> Self:
         if self._manager is not None:
             raise IllegalStateException("the broker is in use by another scope")
-        if not trio.lowlevel.in_trio_task():
-            raise IllegalStateException(
-                "'async with EmbeddedBroker()' needs trio: elsewhere use 'with EmbeddedBroker.in_thread()'"
-            )
+        _check_trio()
         self._manager = trio.open_nursery()
         self._nursery = await self._manager.__aenter__()
         try:
-            await self.start()
+            await self._start_in(self._nursery)
         except BaseException as error:  # any exception: a scope that was not entered is never left
             await self._leave(error)
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    async def _exit(self, value: BaseException | None) -> bool:
         try:
             # A scale-down takes as long as its messages do; it ends by itself when the other broker is silent.
             timeout_s = math.inf if self._scales_down else STOP_TIMEOUT_S
@@ -386,16 +408,45 @@ class EmbeddedBroker:
                 return False
             raise failures[0] from None
 
-    async def start(self) -> None:
-        """Start, and return when clients are served, or a backup waits.
+    async def start(self) -> Self:
+        """Start, and return the broker when clients are served, or a backup waits.
+
+        Outside a block the broker runs until `close`. A broker that the program does not close ends with the trio run,
+        in order, and gives a ResourceWarning with the line of this call. In a block it starts again after `stop` or
+        `crash`.
 
         Raises:
-            IllegalStateException: outside of the block, or the broker runs already.
+            IllegalStateException: the broker runs already, or the program does not run on trio.
             ResourceAllocationException: port or directory is not available; the text names it.
             BrokerFailed: the journal cannot be read; the text names file and offset.
         """
-        if self._nursery is None:
-            raise IllegalStateException("start() needs the scope of 'async with': enter the broker first")
+        if self._nursery is not None:
+            await self._start_in(self._nursery)
+            return self
+        _check_trio()
+        if self._background is not None:
+            raise IllegalStateException("the broker is being started by another task")
+        self._background = BackgroundScope(self._entered(), Place.of_caller())
+        try:
+            await self._background.enter()
+        except BaseException:  # any exception: nothing was started
+            self._background = None
+            raise
+        return self
+
+    async def close(self) -> None:
+        """Stop, and end what `start` began without a block. In a block, and the second time, this is `stop`.
+
+        Raises:
+            BrokerFailed: a bug of the broker ended it.
+        """
+        background, self._background = self._background, None
+        if background is None:
+            await self.stop()
+        else:
+            await background.leave()
+
+    async def _start_in(self, nursery: trio.Nursery) -> None:
         if self._run is not None:
             raise IllegalStateException("the broker is running already")
         if self._is_starting:
@@ -413,7 +464,7 @@ class EmbeddedBroker:
                 hosted=self._hosted,
             )
             try:
-                await run.start(self._nursery)
+                await run.start(nursery)
             except BaseException:  # a cancellation, too, must not leave the directory locked
                 run.close()
                 raise
@@ -664,6 +715,13 @@ class EmbeddedBroker:
         Raises: as `EmbeddedBroker`.
         """
         return ThreadedBroker(config, options)
+
+
+def _check_trio() -> None:
+    if not trio.lowlevel.in_trio_task():
+        raise IllegalStateException(
+            "'async with EmbeddedBroker()' needs trio: elsewhere use 'with EmbeddedBroker.in_thread()'"
+        )
 
 
 def _refuse_in_thread(*_config: object, **_options: object) -> NoReturn:

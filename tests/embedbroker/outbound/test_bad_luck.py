@@ -116,7 +116,7 @@ async def test_more_hops_than_a_ring_has(broker_cluster: MakeCluster) -> None:
         assert sorted(number for each in found for number in each) == sorted([*range(9)] * 3)
         assert [len(each) for each in found] == [9, 9, 9]
     for node in cluster.nodes:
-        assert all(queue.count == 0 for queue in node.queues() if queue.name.startswith(WAY))
+        assert all(queue.message_count == 0 for queue in node.queues() if queue.name.startswith(WAY))
 
 
 @pytest.mark.parametrize("policy", [AddressFullPolicy.BLOCK, AddressFullPolicy.FAIL])
@@ -138,7 +138,7 @@ async def test_the_address_of_a_target_is_full(
         await first.send(0, 50)
         await first.send(50, 60, address="other")
         await broker_clock.advance(10)
-        counts = {queue.name: queue.count for queue in cluster.nodes[1].queues()}
+        counts = {queue.name: queue.message_count for queue in cluster.nodes[1].queues()}
         assert counts["queue0"] < 50 and counts["other"] == 0
         await broker_clock.advance(40)
         # Of an attempt nothing is left: neither its sessions, nor the queue with which it learns of queues.

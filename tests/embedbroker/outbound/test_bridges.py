@@ -207,7 +207,7 @@ async def test_a_message_that_cannot_be_forwarded_stays_and_the_others_pass(
     await target.assert_message("arrivals", "last")
     await source.wait_for(queue="orders", count=2, consumers=1)
     assert await queued(source) == ["two", "two again"]
-    assert [state.delivering for state in source.queues() if state.name == "orders"] == [0]
+    assert [state.delivering_count for state in source.queues() if state.name == "orders"] == [0]
     lines = [line for line in caplog.messages if "leaves message" in line]
     assert len(lines) == 2
     assert "the transformer failed: LookupError: no two" in lines[0]
@@ -306,7 +306,7 @@ async def test_a_stop_waits_for_confirmations_and_gives_up(
     await source.wait_for(queue="orders", count=10, consumers=1)
     await broker_clock.advance(2)
     await source.wait_for(queue="orders", count=10, consumers=0)
-    assert [state.delivering for state in source.queues() if state.name == "orders"] == [0]
+    assert [state.delivering_count for state in source.queues() if state.name == "orders"] == [0]
     assert any("10 messages are not confirmed after 5000 ms" in line for line in caplog.messages)
     target.disk.heal()
 

@@ -82,7 +82,7 @@ async def test_a_crash_in_the_middle_loses_and_doubles_nothing(
     moved = 0
     with trio.fail_after(60):
         for _ in iter(int, 1):
-            moved = sum(each.count for each in other.queues() if each.name == "orders")
+            moved = sum(each.message_count for each in other.queues() if each.name == "orders")
             if moved:
                 break
             await broker_clock.advance(0.001)

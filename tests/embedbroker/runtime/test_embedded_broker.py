@@ -90,8 +90,6 @@ async def test_a_broker_in_memory_begins_anew(end: str) -> None:
 
 async def test_stopping_twice_is_fine_and_starting_twice_is_not() -> None:
     broker = EmbeddedBroker()
-    with pytest.raises(IllegalStateException, match="async with"):
-        await broker.start()
     async with broker:
         with pytest.raises(IllegalStateException, match="running already"):
             await broker.start()
@@ -306,3 +304,49 @@ def test_in_thread_of_an_instance_is_refused() -> None:
     broker = EmbeddedBroker(users=[User("app", "secret", roles=["amq"])])
     with pytest.raises(TypeError, match="in_thread is called on the class"):
         broker.in_thread()
+
+
+async def test_a_broker_that_is_started_without_a_block_runs_until_it_is_closed() -> None:
+    broker = await EmbeddedBroker().start()
+    assert await take_what_was_sent(broker.vm_url) == "x"
+    with pytest.raises(IllegalStateException, match="running already"):
+        await broker.start()
+    await broker.crash()
+    await broker.start()
+    await broker.close()
+    await broker.close()
+    assert not broker.is_running
+    async with await broker.start() as same:
+        assert same is broker and broker.is_running
+    assert not broker.is_running
+    with trio.move_on_after(0):
+        await broker.start()
+    assert not broker.is_running
+
+
+def test_a_broker_that_is_never_closed_is_named_by_the_line_that_started_it() -> None:
+    stopped: list[EmbeddedBroker] = []
+
+    async def main() -> None:
+        stopped.append(await EmbeddedBroker().start())
+
+    with pytest.warns(ResourceWarning, match=r"a broker was not closed.*test_embedded_broker\.py"):
+        trio.run(main)
+    assert not stopped[0].is_running
+
+
+async def test_a_start_that_fails_without_a_block_leaves_nothing() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        broker = EmbeddedBroker(port=taken.getsockname()[1])
+        with pytest.raises(ResourceAllocationException, match="in use"):
+            await broker.start()
+    assert await take_what_was_sent((await broker.start()).url) == "x"
+    await broker.close()
+
+
+async def take_what_was_sent(url: str) -> object:
+    async with ConnectionFactory(url).connect() as connection, connection.session() as session:
+        await session.create_producer("q").send("x")
+        return (await (await session.create_consumer("q")).receive()).body
