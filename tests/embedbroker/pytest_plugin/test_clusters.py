@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.pytest_plugin import BrokerCluster
 from embedbroker.pytest_plugin._pair import PAIR_KINDS
 from tests.embedbroker.pytest_plugin.conftest import Inner
+from tests.scenarios.nodes import MakeCluster, clients_of
 
 SURFACES = pytest.mark.parametrize("options", [(), ("--embedbroker-real",)], ids=["virtual", "real"])
 
@@ -237,3 +239,42 @@ def test_a_plain_test_has_a_cluster_too(inner: Inner) -> None:
         """
     )
     result.assert_outcomes(passed=1)
+
+
+@pytest.mark.search
+async def test_thirty_two_nodes_share_messages_while_one_is_gone(broker_cluster: MakeCluster) -> None:
+    """Each message is taken once, at one of the four nodes that have the queue."""
+    cluster = await broker_cluster(32, message_load_balancing="STRICT").start()
+    nodes, sent = [0, 9, 20, 31], 0
+    async with clients_of(cluster, nodes) as clients:
+        for client in clients:
+            await client.queues("shared")
+        await cluster.wait_for_bindings(queue="shared", count=4)
+        for client in clients:
+            await client.send(sent, sent := sent + 40)
+        await cluster.wait_for(queue="shared", count=sent)
+        assert await counts(cluster, nodes) == [40] * 4
+        await cluster.nodes[9].crash()
+        for client in (clients[0], clients[2], clients[3]):
+            await client.send(sent, sent := sent + 40)
+    await cluster.nodes[9].start()
+    await cluster.wait_formed()
+    await cluster.wait_for(queue="shared", count=sent)
+    async with clients_of(cluster, nodes) as clients:
+        await clients[1].send(sent, sent := sent + 40)
+        await cluster.wait_for(queue="shared", count=sent)
+        taken = []
+        for client, count in zip(clients, await counts(cluster, nodes), strict=True):
+            consumer = await client.consumer("shared")
+            for _ in range(count):
+                message = await consumer.receive(timeout=1)
+                assert message is not None
+                taken.append(message.properties["n"])
+                await message.acknowledge()
+    assert sorted(taken) == list(range(sent))
+    await cluster.assert_empty("shared")
+
+
+async def counts(cluster: BrokerCluster, nodes: list[int]) -> list[int]:
+    """The messages of the queue at each of these nodes."""
+    return [await cluster.nodes[node].broker.management.message_count("shared") for node in nodes]
