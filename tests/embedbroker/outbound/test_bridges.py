@@ -66,7 +66,7 @@ def manage(broker: ManagedBroker) -> Any:
 
 
 @pytest.mark.parametrize("settings", [{}, {"confirmation_window_size": 2_000}, {"producer_window_size": 500}])
-async def test_messages_arrive_in_order(broker_factory: MakeBroker, settings: dict[str, int]) -> None:
+async def test_simple_bridge_keeps_order(broker_factory: MakeBroker, settings: dict[str, int]) -> None:
     source, target = await started(broker_factory, **settings)
     await send(source, numbered(0, 100))
     await target.wait_for(queue="arrivals", count=100)
@@ -133,8 +133,17 @@ async def test_without_duplicate_detection_one_message_is_in_doubt(broker_factor
     assert await queued(target, "arrivals") == numbered(0, 100)
 
 
-@pytest.mark.parametrize("settings", [{}, {"use_duplicate_detection": False}, {"min_large_message_size": 1_000}])
-async def test_large_messages_are_sent_in_chunks(broker_factory: MakeBroker, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"use_duplicate_detection": False},
+        {"min_large_message_size": 1_000},
+        {"producer_window_size": 50_000, "confirmation_window_size": 1_024},
+    ],
+    ids=["defaults", "one at a time", "small chunks", "very large beside a bridge with small windows"],
+)
+async def test_large_message_bridge_sends_chunks(broker_factory: MakeBroker, settings: dict[str, Any]) -> None:
     source, target = await started(broker_factory, **settings)
     texts = ["small", "x" * 300_000, "between", "y" * 4_000_000, "z" * 102_400, "last"]
     await send(source, texts)
@@ -160,7 +169,7 @@ async def test_large_messages_and_a_target_that_crashes(broker_factory: MakeBrok
     assert await queued(target, "arrivals") == texts
 
 
-async def test_a_filter_leaves_messages_in_the_queue(broker_factory: MakeBroker) -> None:
+async def test_with_filter_others_stay(broker_factory: MakeBroker) -> None:
     source, target = await started(broker_factory, filter="AMQPriority > 4")
     async with session_at(source.url) as session:
         producer = session.create_producer(ORDERS)
@@ -172,13 +181,13 @@ async def test_a_filter_leaves_messages_in_the_queue(broker_factory: MakeBroker)
     assert sorted(map(str, await queued(source))) == numbered(0, 5)
 
 
-async def test_without_a_forwarding_address_the_address_stays(broker_factory: MakeBroker) -> None:
+async def test_null_forwarding_address_keeps_the_address(broker_factory: MakeBroker) -> None:
     source, target = await started(broker_factory, forwarding_address=None)
     await send(source, ["here"])
     await target.assert_message("orders", "here")
 
 
-async def test_a_transformer_changes_messages(broker_factory: MakeBroker) -> None:
+async def test_with_injected_transformer(broker_factory: MakeBroker) -> None:
     def change(message: BridgedMessage) -> None:
         message.set_property("way", f"{message.original_address} to {message.address}")
         message.address = "others"
@@ -219,7 +228,7 @@ async def test_a_message_that_cannot_be_forwarded_stays_and_the_others_pass(
     assert len([line for line in caplog.messages if "leaves message" in line]) == 2
 
 
-async def test_a_target_that_starts_later_and_gets_its_address_later(
+async def test_start_later_and_get_the_address_later(
     broker_factory: MakeBroker, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Artemis' BridgeTest.testStartLater. The log has one line for each cause, not for each attempt."""
@@ -237,7 +246,7 @@ async def test_a_target_that_starts_later_and_gets_its_address_later(
 
 
 @pytest.mark.parametrize(("first", "second"), [("stop", "start"), ("pause", "resume")])
-async def test_it_is_stopped_and_started_by_management(
+async def test_manual_stop_start(
     broker_factory: MakeBroker, broker_clock: BrokerClock, first: str, second: str
 ) -> None:
     """Artemis' BridgeStartTest.testManualStopStart."""
@@ -293,25 +302,7 @@ async def test_a_switch_at_the_wrong_time_is_refused(broker_factory: MakeBroker)
         await management.invoke("bridge.to-b", "pause")
 
 
-async def test_a_stop_waits_for_confirmations_and_gives_up(
-    broker_factory: MakeBroker, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Artemis' BridgeTest.testPendingAcksNeverArriveOnStop: the messages are back in the queue, none in delivery."""
-    source, target = await started(broker_factory, pending_ack_timeout_ms=5_000)
-    target.disk.slow_down(1_000.0)
-    await send(source, numbered(0, 10))
-    await source.wait_for(queue="orders", count=10, consumers=1)
-    await manage(source).invoke("bridge.to-b", "stop")
-    await broker_clock.advance(4)
-    await source.wait_for(queue="orders", count=10, consumers=1)
-    await broker_clock.advance(2)
-    await source.wait_for(queue="orders", count=10, consumers=0)
-    assert [state.delivering_count for state in source.queues() if state.name == "orders"] == [0]
-    assert any("10 messages are not confirmed after 5000 ms" in line for line in caplog.messages)
-    target.disk.heal()
-
-
-async def test_it_gives_up_after_its_attempts_until_it_is_started(
+async def test_target_server_not_available_no_reconnect_tries(
     broker_factory: MakeBroker, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Artemis' BridgeStartTest.testTargetServerNotAvailableNoReconnectTries."""

@@ -61,11 +61,19 @@ async def test_failover_deploys_bridge(
     assert await queued(target, "arrivals") == numbered(0, COUNT)
 
 
-@pytest.mark.parametrize("bridge_of", [bridge("primary", "backup"), bridge("primary", ha=True)], ids=["both", "ha"])
-async def test_a_bridge_follows_its_target_to_the_backup(
+@pytest.mark.parametrize(
+    "bridge_of",
+    [
+        bridge("primary", "backup", reconnect_attempts_same_node=0),
+        bridge("primary", ha=True),
+        bridge("primary", ha=True, reconnect_attempts_same_node=-1),
+    ],
+    ids=["no: both are named", "ten: the backup is learned", "forever"],
+)
+async def test_failover_on_bridge_retry_on_same_node(
     broker_factory: MakeBroker, make_pair: MakePair, bridge_of: BridgeConfig
 ) -> None:
-    """Artemis' BridgeFailoverTest.testFailoverOnBridgeNoRetryOnSameNode."""
+    """Artemis' BridgeFailoverTest.testFailoverOnBridgeNoRetryOnSameNode and ForeverRetryOnSameNode."""
     pair = make_pair()
     await pair.start()
     source = await broker_factory("a", addresses=ADDRESSES, connectors=PLACES, bridges=[bridge_of]).start()
