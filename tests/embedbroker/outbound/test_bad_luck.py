@@ -195,7 +195,7 @@ async def test_the_disk_of_a_member_is_full(
             await sender.send(10, 20)
             await second.wait_for_role(Role.STOPPED)
         await broker_clock.advance(30)
-        assert sum(queue.count for queue in first.queues() if queue.name.startswith(WAY)) == 10
+        assert sum(queue.message_count for queue in first.queues() if queue.name.startswith(WAY)) == 10
         assert lines(caplog, "the broker stops: ")[0].endswith("no space left")
         second.disk.heal()
         await second.start()

@@ -263,13 +263,15 @@ async def test_thirty_two_nodes_share_messages_while_one_is_gone(broker_cluster:
     async with clients_of(cluster, nodes) as clients:
         await clients[1].send(sent, sent := sent + 40)
         await cluster.wait_for(queue="shared", count=sent)
-        taken = []
+        taken: list[int] = []
         for client, count in zip(clients, await counts(cluster, nodes), strict=True):
             consumer = await client.consumer("shared")
             for _ in range(count):
                 message = await consumer.receive(timeout=1)
                 assert message is not None
-                taken.append(message.properties["n"])
+                number = message.properties["n"]
+                assert isinstance(number, int)
+                taken.append(number)
                 await message.acknowledge()
     assert sorted(taken) == list(range(sent))
     await cluster.assert_empty("shared")
