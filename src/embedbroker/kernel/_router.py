@@ -151,6 +151,33 @@ class Router:
             self._duplicates.accept(identified, transaction)
         return None
 
+    def send_run(self, messages: Sequence[Message], duplicate_ids: Sequence[bytes], queue_ids: frozenset[int]) -> bool:
+        """Send messages to one address, outside a transaction, to the one queue that another broker has chosen.
+
+        All of them are durable, or none is. Their ids follow each other.
+
+        Returns:
+            False, without effect: send each by itself.
+        """
+        address = self._addresses.get(messages[0].address)
+        if address is None or address.is_plain is not True or len(queue_ids) != 1:
+            return False
+        queues, remote = address.chosen(queue_ids)
+        others = address.others
+        if remote or len(queues) != 1 or not self._placement.takes_runs(queues[0]):
+            return False
+        if others is not None and (others.has_diverts or others.has_queues):
+            return False
+        entries = self._duplicates.admit_run(address, duplicate_ids)
+        if entries is None:
+            return False
+        for message_id, message in enumerate(messages, self._ids.take(len(messages))):
+            message.assign_id(message_id)
+        address.routed_count += len(messages)
+        self._placement.place_run_once(messages, queues[0], entries)
+        self._duplicates.enforce_run(address, entries)
+        return True
+
     def _apply_settings(self, address: Address, message: Message) -> Message | Refused:
         """Apply address settings to a send: limits refuse it, expirations change. Resolve other bindings, if needed."""
         if not address.is_resolved:

@@ -16,7 +16,7 @@ from ._authority import ANONYMOUS, Access, Authority, Permission, Principal
 from ._client_view import ClientConnection
 from ._deferred import AT_ONCE_MAX
 from ._kernel import Kernel
-from ._memory import Reservation
+from ._memory import MESSAGE_OVERHEAD_BYTES, Reservation
 from ._refusal import Refused
 from ._session_addresses import SessionAddresses
 from .addressing._addresses import split_fqqn
@@ -257,6 +257,25 @@ class Session:
                 return refused
         transaction = None if self.auto_commit_sends else self._current()
         return self._router.send(message, routing_type, transaction, duplicate_id, self._access, queue_ids)
+
+    def send_run(self, messages: Sequence[Message], duplicate_ids: Sequence[bytes], queue_ids: frozenset[int]) -> bool:
+        """Send messages of a bridge to one address, as `send` does with each; all are durable, or none is.
+
+        Args:
+            messages: Messages to route.
+            duplicate_ids: Their ids for duplicate detection.
+            queue_ids: Queues of the address that they are for, as another broker chose them.
+
+        Returns:
+            False, without effect: send each by itself.
+        """
+        memory = self._memory
+        size = sum([message.memory_size for message in messages])
+        if messages[0].address not in self._admitted or not self.auto_commit_sends:
+            return False
+        if memory.used_bytes + size + MESSAGE_OVERHEAD_BYTES * len(messages) >= memory.limit_bytes:
+            return False
+        return self._router.send_run(messages, duplicate_ids, queue_ids)
 
     def adopt(self, message: Message, queue_ids: frozenset[int]) -> Refused | None:
         """Take a message that the branch of this session has acknowledged at another broker, which scales down.

@@ -68,6 +68,9 @@ class Store(Protocol):
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         """Like `add_message` and `add_duplicate_id` without a transaction: both become durable, or neither."""
 
+    def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
+        """Like `add_message_once` for each of these messages of one queue. Their positions are their ids."""
+
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         """Record an id that came with a message: it is in force, or will be with the commit."""
 
@@ -143,6 +146,9 @@ class MemoryStore:
         pass
 
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
+        pass
+
+    def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
         pass
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:

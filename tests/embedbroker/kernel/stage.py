@@ -76,6 +76,10 @@ class LaggingStore:
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         self._note("once", text_of(message), entry.value)
 
+    def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
+        for message, entry in zip(messages, entries, strict=True):
+            self.add_message_once(message, [(queue_id, message.message_id)], entry)
+
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         self._note("id", entry.number, entry.value, transaction_id)
 

@@ -12,7 +12,7 @@ restart the newest are in force again, in order of arrival. A request to clear a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
@@ -162,6 +162,22 @@ class DuplicateIds:
             )
         return self.identify(address, duplicate_id)
 
+    def admit_run(self, address: Address, duplicate_ids: Sequence[bytes]) -> list[DuplicateId] | None:
+        """Return the ids of messages outside a transaction, none of which is a duplicate; None: `admit` each."""
+        cache = address.duplicate_ids
+        if (
+            self._claims
+            or max(map(len, duplicate_ids)) > _VALUE_BYTES_MAX
+            or len(set(duplicate_ids)) < len(duplicate_ids)
+            or (cache is not None and not cache.numbers.keys().isdisjoint(duplicate_ids))
+        ):
+            return None
+        address_id, count = address.definition.id, len(duplicate_ids)
+        if not self._persists or not self._size_at(address):
+            return [DuplicateId(0, address_id, value) for value in duplicate_ids]
+        first = self._ids.take(count)
+        return [DuplicateId(number, address_id, value) for number, value in enumerate(duplicate_ids, first)]
+
     def is_in_force(self, address: Address, duplicate_id: bytes) -> bool:
         """Return True if an id is in force at an address."""
         value, cache = _bounded(duplicate_id), address.duplicate_ids
@@ -306,6 +322,10 @@ class DuplicateIds:
         cache.numbers[entry.value] = entry.number
         self._caches[cache] = None
         self._caches.move_to_end(cache)
+        self._make_room(cache, size)
+
+    def _make_room(self, cache: IdCache, size: int) -> None:
+        """Forget the oldest ids of a cache beyond its size, and ids of all addresses beyond the limit in bytes."""
         while len(cache) > size:
             self._drop_oldest(cache)
         while self.used_bytes > self.limit_bytes and self._caches:
@@ -316,6 +336,21 @@ class DuplicateIds:
                     "that got no new ones for the longest time are forgotten early"
                 )
             self._drop_oldest(next(iter(self._caches)))
+
+    def enforce_run(self, address: Address, entries: Sequence[DuplicateId]) -> None:
+        """Bring ids into force that `admit_run` has just returned, as `enforce` does with each."""
+        size, cache = self._size_at(address), address.duplicate_ids
+        if cache is None or not size or len(entries) > size:
+            for entry in entries:
+                self.enforce(address, entry)
+            return
+        cache.numbers.update([(entry.value, entry.number) for entry in entries])
+        size_bytes = ENTRY_OVERHEAD_BYTES * len(entries) + sum([len(entry.value) for entry in entries])
+        self.used_bytes += size_bytes
+        cache.used_bytes += size_bytes
+        self._caches[cache] = None
+        self._caches.move_to_end(cache)
+        self._make_room(cache, size)
 
     def restore(self, entries: Iterable[DuplicateId], addresses: dict[int, Address]) -> None:
         """Restore ids from the journal, without writing them again; those of each address oldest first.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .._facts import DuplicateId
 from .._memory import MemoryAccount
 from .._observer import Observers
 from .._store import Store
@@ -112,6 +113,36 @@ class Placement:
                         self._store.add_message(each, transaction.id, [(queue.id, place)])
                         transaction.recorded = True
         transaction.add_run(messages, queue)
+
+    def takes_runs(self, queue: Queue) -> bool:
+        """Return True if `place_run_once` may place messages in a queue."""
+        if self._observers.decision.routed or self._observers.commit.routed:
+            return False
+        return not queue.definition.purge_on_no_consumers or bool(queue.consumers)
+
+    def place_run_once(self, messages: Sequence[Message], queue: Queue, entries: Sequence[DuplicateId]) -> None:
+        """Like `place` for each message, with one queue and no transaction. All are durable, or none is.
+
+        The ids are recorded with the messages.
+        """
+        self._memory.hold_run(messages, queue.definition.address)
+        visibility, store = self._visibility, self._store
+        is_recorded = messages[0].durable and queue.durable
+        has_ids = entries[0].number != 0
+        if is_recorded and has_ids:
+            store.add_run_once(messages, queue.id, entries)
+        elif is_recorded:
+            store.add_run(messages, 0, queue.id, messages[0].message_id)
+        point = store.point() if is_recorded else 0
+        references = [Reference(message, message.message_id) for message in messages]
+        if (visibility.pending and (is_recorded or queue.waiting_visible)) or point > store.reached:
+            visibility.add_run(point, queue, references)
+        else:
+            for reference in references:
+                queue.publish(reference)
+        if has_ids and not is_recorded:
+            for entry in entries:
+                store.add_duplicate_id(entry, 0)
 
     def place_at(
         self,

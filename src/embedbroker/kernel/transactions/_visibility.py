@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, repeat
 from typing import TypeAlias
 
 from ..message._message import Message
@@ -58,6 +58,15 @@ class VisibilityQueue:
             self.next_point = self.last_point
         queue.expect(1)
         self.pending.append((self.last_point, queue, reference))
+
+    def add_run(self, point: int, queue: Queue, references: Sequence[Reference]) -> None:
+        """Show references in ``queue``, as `add` does with each."""
+        if point > self.last_point:
+            self.last_point = point
+        if not self.pending:
+            self.next_point = self.last_point
+        queue.expect(len(references))
+        self.pending.append((self.last_point, zip(repeat(queue), references, strict=False), None))
 
     def add_commit(self, point: int, sent: Iterator[Sending], counts: dict[Queue, int], first_position: int) -> None:
         """Show what transactions sent; ``counts`` is the number of messages for each queue."""

@@ -19,7 +19,15 @@ from embedbroker.kernel import BRIDGE_ID_PREFIX
 from embedclient.model import PropertyType, PropertyValue
 from embedclient.wire.core import ROUTE_TO, CoreMessage, property_key
 
-__all__ = ["MessageTraits", "acknowledged_queues", "from_bridge", "queues_of_others", "traits_of", "with_bridge_id"]
+__all__ = [
+    "MessageTraits",
+    "acknowledged_queues",
+    "from_bridge",
+    "queues_of_others",
+    "route_ids",
+    "traits_of",
+    "with_bridge_id",
+]
 
 _ROUTING_TYPE = "_AMQ_ROUTING_TYPE"
 _SCHEDULED = "_AMQ_SCHED_DELIVERY"
@@ -203,13 +211,13 @@ def from_bridge(
     """
     if arrival is not None and arrival.bridge_entries and duplicate_id is not None:
         place = arrival.route_to_at
-        queue_ids = _queue_ids(message.raw[message.properties_at :][place]) if place is not None else _NO_QUEUES
+        queue_ids = route_ids(message.raw[message.properties_at :][place]) if place is not None else _NO_QUEUES
         message.cut_properties(arrival.bridge_entries)
         return message, BRIDGE_ID_PREFIX + duplicate_id, queue_ids
     bridge_id, chosen = message.property(_BRIDGE_DUPLICATE_ID), message.property(ROUTE_TO)
     if isinstance(bridge_id, bytes):
         duplicate_id = BRIDGE_ID_PREFIX + bridge_id
-    queue_ids = _queue_ids(chosen) if isinstance(chosen, bytes) else _NO_QUEUES
+    queue_ids = route_ids(chosen) if isinstance(chosen, bytes) else _NO_QUEUES
     if queue_ids and not isinstance(bridge_id, bytes):
         # A message that moves on may come back on its way: the client's id is known since its first arrival here.
         duplicate_id = None
@@ -240,7 +248,7 @@ def acknowledged_queues(message: CoreMessage) -> frozenset[int]:
         RemoteProtocolError: Its properties are malformed.
     """
     value = message.property(_ACKNOWLEDGED_AT)
-    return _queue_ids(value) if isinstance(value, bytes) else _NO_QUEUES
+    return route_ids(value) if isinstance(value, bytes) else _NO_QUEUES
 
 
 def queues_of_others(message: CoreMessage) -> tuple[frozenset[int], str | None]:
@@ -250,11 +258,12 @@ def queues_of_others(message: CoreMessage) -> tuple[frozenset[int], str | None]:
         RemoteProtocolError: Its properties are malformed.
     """
     value, node_id = message.property(_SCALE_DOWN_TO), message.property(_SCALE_DOWN_NODE)
-    ids = _queue_ids(value) if isinstance(value, bytes) else _NO_QUEUES
+    ids = route_ids(value) if isinstance(value, bytes) else _NO_QUEUES
     return ids, node_id if isinstance(node_id, str) else None
 
 
-def _queue_ids(chosen: bytes | bytearray) -> frozenset[int]:
+def route_ids(chosen: bytes | bytearray) -> frozenset[int]:
+    """Return the ids of queues in the value of a property; none if there are more than any address has."""
     # Messages of one bridge have the same few queues again and again.
     return _few_queue_ids(bytes(chosen)) if len(chosen) <= _FEW_BYTES else _many_queue_ids(chosen)
 

@@ -41,6 +41,7 @@ from embedclient.wire.core import (
     CREDIT_BODY,
     FRAME_HEADER,
     RECEIVE_TRAILER,
+    SEND_TRAILER,
     CoreMessage,
     DirectedCoreMessage,
     DisconnectConsumer,
@@ -62,6 +63,7 @@ from embedclient.wire.core import (
 )
 
 from .._large_codec import header_of, large_message
+from ._bridge_run import may_begin, read_run
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
 from ._message_traits import (
@@ -69,6 +71,7 @@ from ._message_traits import (
     acknowledged_queues,
     from_bridge,
     queues_of_others,
+    route_ids,
     traits_of,
     with_bridge_id,
 )
@@ -124,6 +127,14 @@ class _HeldReply:
     #: For an answer on channel 1: the requesting connection. What the session's own channel carries moves with the
     #: session.
     link: ConnectionPort | None = None
+
+
+@define(eq=False)
+class _HeldRun:
+    """Answers to several sends; see `_HeldReply`."""
+
+    point: int
+    frames: list[bytes]
 
 
 @define(eq=False)
@@ -363,7 +374,7 @@ class CoreSession:
         self.large: dict[LargeDelivery, None] = {}
         self.chunk_bytes = chunk_size(0)
         # Replies that wait for durability, in order; later replies of this channel wait behind them.
-        self._held: deque[_HeldReply | _HeldDelivery] = deque()
+        self._held: deque[_HeldReply | _HeldRun | _HeldDelivery] = deque()
         # Held deliveries whose count is not on disk yet. A reply behind them, such as that to a stop, implies their
         # arrival.
         self._deliveries_held = 0
@@ -386,10 +397,12 @@ class CoreSession:
         """
         if packet_type == _SEND:
             try:
-                self._on_send(buffer, start, end)
+                run_end = self._on_send(buffer, start, end)
             except RoutingUndecided as undecided:
                 self._wait_for(undecided)
                 return -1
+            if run_end:
+                return run_end
         elif packet_type == _ACKNOWLEDGE and end - start >= _HEADER_SIZE + 17:
             if not self.windowed and len(buffer) - end >= end - start == _RUN_STEP:
                 run_end = self._settle_run(buffer, start)
@@ -430,7 +443,8 @@ class CoreSession:
         if self.windowed and is_confirmed(packet_type, buffer[end - 1] != 0):
             self._confirm(self.channel.received(end - start))
 
-    def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> None:
+    def _on_send(self, buffer: bytes | bytearray, start: int, end: int) -> int:
+        """Handle a send. Return 0, or the end of the last one of a run that was handled and counted."""
         trailer_at = end - self._trailer.size
         stated: int | None = None
         if self.version >= MODERN_NAMES_SINCE:
@@ -462,7 +476,11 @@ class CoreSession:
                     self._on_moved(
                         message, duplicate_id, refused, wants_reply, self._correlation_id(buffer, trailer_at)
                     )
-                    return
+                    return 0
+                if wants_reply and may_begin(buffer, end) and self._takes_runs(arrival):
+                    run_end = self._on_run(buffer, start)
+                    if run_end:
+                        return run_end
                 message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
                 self.kernel.late_bindings.check(message, queue_ids)
             if arrival.has_group and refused is None and not queue_ids:
@@ -485,6 +503,41 @@ class CoreSession:
                 self.channel_id, self.version, correlation_id if correlation_id is not None else -1
             )
             self._answer(frame, _NULL_RESPONSE, durable=durable)
+        return 0
+
+    def _takes_runs(self, arrival: MessageTraits) -> bool:
+        """Return True if messages of this kind may be taken several at once."""
+        is_alone = arrival.has_group or arrival.scheduled_ms or self._looks_at_user
+        has_ids = arrival.bridge_entries and arrival.route_to_at is not None and arrival.duplicate_id_at is not None
+        return bool(has_ids) and not is_alone and self._trailer is SEND_TRAILER
+
+    def _on_run(self, buffer: bytes | bytearray, start: int) -> int:
+        """Handle the sends of a bridge that begin there and are alike; return the end of the last one, 0 for none.
+
+        All are routed and recorded together, and so are their answers. What one message alone needs is left to
+        `kernel_session.send`.
+        """
+        run, session = read_run(buffer, start, self._arrival, self._known_address, self._trailer), self.kernel_session
+        if not run.messages:
+            return 0
+        queue_ids, routing_type = route_ids(run.route), self._arrival.routing_type
+        self.kernel.late_bindings.check(run.messages[0], queue_ids)
+        messages, correlation_ids = run.messages, run.correlation_ids
+        if len(messages) > 1 and session.send_run(messages, run.duplicate_ids, queue_ids):
+            answers = [encode_null_response(self.channel_id, self.version, each) for each in correlation_ids]
+            self._answer_run(answers)
+        else:
+            for message, duplicate_id, number in zip(messages, run.duplicate_ids, correlation_ids, strict=True):
+                refused = session.send(message, routing_type, duplicate_id, sender_waits=True, queue_ids=queue_ids)
+                if refused is not None:
+                    self._refuse_send(message, refused, True, number)
+                else:
+                    frame = encode_null_response(self.channel_id, self.version, number)
+                    self._answer(frame, _NULL_RESPONSE, durable=session.auto_commit_sends)
+        if self.windowed:
+            for size in run.sizes:
+                self._confirm(self.channel.received(size))
+        return run.end
 
     def _on_moved(
         self,
@@ -768,10 +821,24 @@ class CoreSession:
         else:
             self._hold(_HeldReply(point, frame))
 
+    def _answer_run(self, frames: list[bytes]) -> None:
+        """Answer sends, as `_answer` does with each, once what they made durable is durable."""
+        point, store = self._point(), self.service.kernel.store
+        if not self._held and point <= store.reached:
+            self._transmit_run(frames)
+        else:
+            self._hold(_HeldRun(point, frames))
+
+    def _transmit_run(self, frames: list[bytes]) -> None:
+        if self.windowed:
+            self.channel.sent_run([(frame,) for frame in frames], sum(map(len, frames)))
+            self._count_kept()
+        self.connection.link.write_pieces(frames)
+
     def _point(self) -> int:
         return _UNRECORDED if self.kernel_session.unfinished else self.service.kernel.store.point()
 
-    def _hold(self, reply: _HeldReply) -> None:
+    def _hold(self, reply: _HeldReply | _HeldRun) -> None:
         limit = self.service.kernel.config.held_replies_max
         if len(self._held) >= limit and len(self._held) - self._deliveries_held >= limit:
             self.connection.fail(f"{limit} replies of session {self.name} wait for the disk, held_replies_max")
@@ -782,7 +849,7 @@ class CoreSession:
             self.service.gate.hold(self)
         self._held.append(reply)
 
-    def _recorded(self, reply: _HeldReply) -> None:
+    def _recorded(self, reply: _HeldReply | _HeldRun) -> None:
         """Mark a reply as recorded: everything that was requested before it has its records now."""
         store = self.service.kernel.store
         reply.point = store.point()
@@ -817,7 +884,9 @@ class CoreSession:
         held = self._held
         while held and held[0].point <= reached:
             reply = held.popleft()
-            if reply.link is not None:
+            if isinstance(reply, _HeldRun):
+                self._transmit_run(reply.frames)
+            elif reply.link is not None:
                 self._send_held(reply)
             elif self.windowed:
                 packet_type = reply.frame[4]

@@ -272,6 +272,35 @@ class Journal:
         self.add_message(message, 0, references)
         self.add_duplicate_id(entry, 0)
 
+    def add_run_once(self, messages: Sequence[JournaledMessage], queue_id: int, entries: Sequence[DuplicateId]) -> None:
+        """Append messages of one queue, each with its id; see `add_message_once`."""
+        if any(message.is_directed for message in messages):
+            for message, entry in zip(messages, entries, strict=True):
+                self.add_message_once(message, ((queue_id, message.message_id),), entry)
+            return
+        index, wall_ms = self._index, self.wall_ms
+        placement = id_placement = None
+        for message, entry in zip(messages, entries, strict=True):
+            stored = message.stored_bytes()
+            message_id = message.message_id
+            id_record = codec.encode_duplicate_id(entry, 0)
+            size = _ADD_ONE_BYTES + len(stored)
+            if size + len(id_record) > self._room:
+                self._make_room(size + len(id_record))
+                placement = None
+            self._room -= size + len(id_record)
+            self._parts += (_pack_add_one(
+                size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
+                0, message.expiration, message.timestamp, wall_ms, 0, 1, len(stored), queue_id, message_id,
+            ), stored, id_record)  # fmt: skip
+            if placement is None or id_placement is None:
+                placement = self._segment.placement(queue_id)
+                id_placement = self._live_index.identified(entry.address_id, self._segment)
+            placement.count += 1
+            index[message_id] = placement
+            id_placement.count += 1
+            index[entry.number] = id_placement
+
     def forget_duplicate_id(self, number: int) -> None:
         """Forget an id that is not in force any more.
 

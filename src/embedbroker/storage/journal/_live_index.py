@@ -121,6 +121,11 @@ class LiveIndex:
         else:
             self.add(entry.number, (entry.address_id,), segment)
 
+    def identified(self, address_id: int, segment: Segment) -> Placement:
+        """Return the placement of the duplicate ids of an address in a segment. Some of them follow."""
+        self._identified.add(address_id)
+        return segment.placement(address_id)
+
     def clear_duplicate_ids(
         self, address_id: int, numbers: Iterable[int], segment: Segment, segments: Iterable[Segment]
     ) -> None:

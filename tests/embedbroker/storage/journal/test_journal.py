@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from embedbroker.kernel import QueueDefinition, Store
+from embedbroker.kernel import DuplicateId, QueueDefinition, Store
 from embedbroker.storage import (
     DiskFault,
     FaultKind,
@@ -449,6 +449,13 @@ def test_a_run_is_recorded_as_its_messages_one_by_one() -> None:
         runs.journal.acknowledge_run(message_ids, 1, transaction_id)
         for recorded in (one_by_one, runs):
             recorded.settle()
+    messages = [StoredMessage(9000 + number, b"m" * (number % 90)) for number in range(400)]
+    entries = [DuplicateId(9500 + number, 3, b"id" * (number % 9)) for number in range(400)]
+    for message, entry in zip(messages, entries, strict=True):
+        one_by_one.journal.add_message_once(message, [(1, message.message_id)], entry)
+    runs.journal.add_run_once(messages, 1, entries)
+    for recorded in (one_by_one, runs):
+        recorded.settle()
     assert len(runs.journal.statistics().segments) > 2
     assert runs.disk.contents() == one_by_one.disk.contents()
     assert runs.journal.statistics() == one_by_one.journal.statistics()
