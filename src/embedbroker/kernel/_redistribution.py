@@ -38,6 +38,8 @@ __all__ = ["Redistribution"]
 
 # Share of a step's work that moving one message takes, beside its dispatch.
 _MOVE_COST = 4
+# The same for messages that move together.
+_RUN_COST = 2
 # Below all priorities of consumers: those get what they want first.
 _PRIORITY = -(1 << 40)
 _ANYCAST = 1
@@ -71,7 +73,7 @@ class _Taker:
 
     def may_leave(self, message: Message) -> bool:
         """Return True unless a message stays, even if a consumer elsewhere wants it."""
-        if message.message_id in self._refused:
+        if self._refused and message.message_id in self._refused:
             return False
         try:
             # All messages of a group go to one consumer, and the group is here.
@@ -323,9 +325,11 @@ class Redistribution:
             run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
             count += looked_at
             given += run
+        cost = _RUN_COST
         if only is None or not given or not self._move_run(taker, given, only):
             self._move(taker, given, only)
-        yield from repeat(None, count * _MOVE_COST)
+            cost = _MOVE_COST
+        yield from repeat(None, count * cost)
         if self._active.get(queue) is taker:
             # The first message of a run is given in turn.
             taker.consumer.add_credit(1 if only is not None and count >= AT_ONCE_MAX else AT_ONCE_MAX)

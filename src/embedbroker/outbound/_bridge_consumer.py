@@ -151,6 +151,9 @@ class BridgeConsumer:
         if isinstance(consumer, Refused):
             return consumer
         self._consumer = consumer
+        if consumer.port is self:
+            # No observer looks at each delivery.
+            consumer.run_port = self
         consumer.add_credit(self._config.confirmation_window_size)
         return None
 
@@ -191,6 +194,22 @@ class BridgeConsumer:
             self._owner.on_output()
         self._taken.append((message, sent))
         return size
+
+    def deliver_run(self, references: Sequence[Reference]) -> int:
+        """Take messages as `deliver` does, and return the size of all."""
+        sender, pending, taken = self._sender, self.pending, self._taken
+        if sender is None or sender.failure is not None:
+            return 0
+        if not taken:
+            self._owner.on_output()
+        cost = 0
+        for reference in references:
+            message = reference.message
+            message_id, size = message.message_id, message.encoded_size
+            sent = pending[message_id] = _Sent(self, message_id, size)
+            taken.append((message, sent))
+            cost += size
+        return cost
 
     def _send_taken(self) -> None:
         """Send what was taken, as much as may leave now."""

@@ -158,9 +158,11 @@ class NodeForwarding:
         if self._detects_duplicates and isinstance(message, CoreMessage):
             address = message.address
             try:
-                # A message that a member had which has scaled down keeps its id.
-                if message.raw.find(_BRIDGE_DUPLICATE_ID_TEXT, message.properties_at) < 0 and "::" not in address:
-                    raw = self._writer.write(message, bridge_id(self._node, message))
+                if "::" not in address:
+                    raw = self._writer.write(
+                        message, self._node + message.message_id.to_bytes(_MESSAGE_ID_BYTES, "big")
+                    )
+                    # A message that a member had which has scaled down keeps its id.
                     if raw is not None:
                         return address, raw
             except RemoteProtocolError as error:

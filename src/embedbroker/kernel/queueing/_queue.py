@@ -10,7 +10,7 @@ depend on transactions, records, expiry addresses and protocols: the kernel remo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
@@ -28,7 +28,10 @@ from ._dispatcher import Dispatcher, Filter
 from ._groups import GroupDispatcher
 from ._scheduled import ScheduledReferences
 
-__all__ = ["Consumer", "ConsumerPort", "Queue", "QueueKeeper", "QueueOwner"]
+__all__ = ["Consumer", "ConsumerPort", "Queue", "QueueKeeper", "QueueOwner", "RunPort"]
+
+# Messages that are taken out of the backlog before the consumer gets any of them.
+_RUN_MAX = 64
 
 
 class QueueKeeper(Protocol):
@@ -87,6 +90,13 @@ class ConsumerPort(Protocol):
         """Handle the deletion of the queue under the consumer."""
 
 
+class RunPort(Protocol):
+    """Receive runs of deliveries for a part of the broker."""
+
+    def deliver_run(self, references: Sequence[Reference]) -> int:
+        """Take messages, and return what they cost in credit: the sizes of all, or less."""
+
+
 class Remaining:
     """Filter for a consumer with undeliverable messages: match what the consumer wants, without those."""
 
@@ -126,6 +136,7 @@ class Consumer:
         "pre_acknowledge",
         "priority",
         "queue",
+        "run_port",
         "selector",
         "sequential_id",
         "session",
@@ -166,6 +177,8 @@ class Consumer:
         self.session = ""
         # The session, for observers and management; None for a consumer of the broker itself.
         self.owner: SessionView | None = None
+        # Set for a consumer that takes runs of messages.
+        self.run_port: RunPort | None = None
         self.filter_text: str | None = None
         # ``address::queue``, if the consumer named its queue so.
         self.fqqn: str | None = None
@@ -376,6 +389,58 @@ class Queue:
         """Publish a message announced by `expect`."""
         self._waiting_visible -= 1
         self.publish(reference)
+
+    def publish_expected_run(self, references: list[Reference]) -> None:
+        """Publish messages announced by `expect`, as `publish_expected` does with each."""
+        self._waiting_visible -= len(references)
+        done = 0
+        if not self.backlog.size and (taker := self._run_taker()) is not None:
+            done = self._hand_run(taker, references)
+            self.added_count += done
+        for reference in references[done:] if done else references:
+            self.publish(reference)
+
+    def _run_taker(self) -> Consumer | None:
+        """Return the only consumer if it takes runs and is ready; None if each message has its turn."""
+        if len(self.consumers) != 1 or self._holds or self.browsers:
+            return None
+        consumer = next(iter(self.consumers))
+        if consumer.run_port is None or consumer.selector is not None or not consumer.ready:
+            return None
+        return None if self.definition.exclusive or isinstance(self.dispatcher, GroupDispatcher) else consumer
+
+    def _hand_run(self, consumer: Consumer, references: list[Reference]) -> int:
+        """Hand messages to a consumer that takes runs, up to one that is not handed so; return how many it got."""
+        now_ms, left, count = self.owner.now_ms, consumer.credit.left, 0
+        unsettled = consumer.unsettled.newest
+        for reference in references:
+            message = reference.message
+            if left <= 0 or 0 < message.expiration <= now_ms or message.is_directed:
+                break
+            left -= message.encoded_size
+            reference.delivery_count += 1
+            if len(unsettled) >= CHUNK_ENTRIES:
+                unsettled = consumer.unsettled.grow()
+            unsettled[message.message_id] = reference
+            count += 1
+        if count:
+            self.delivering_count += count
+            assert consumer.run_port is not None
+            consumer.credit.left -= consumer.run_port.deliver_run(references[:count])
+        return count
+
+    def _dispatch_runs(self, taker: Consumer, budget: int) -> int:
+        """Hand waiting messages to a consumer that takes runs; return the rest of the budget."""
+        backlog = self.backlog
+        while backlog.size and budget > 0:
+            run = backlog.pop_run(min(budget, _RUN_MAX))
+            done = self._hand_run(taker, run)
+            budget -= done
+            if done < len(run):
+                for reference in run[done:]:
+                    backlog.give_back(reference)
+                break
+        return budget
 
     def publish(self, reference: Reference) -> None:
         """Make a message visible: straight to a consumer when nothing waits, else behind what waits."""
@@ -691,6 +756,9 @@ class Queue:
         """Hand waiting messages to ready consumers and browsers, then send markers; return the rest of the budget."""
         backlog = self.backlog
         if not self._holds:
+            taker = self._run_taker()
+            if taker is not None:
+                budget = self._dispatch_runs(taker, budget)
             budget = self.dispatcher.dispatch(backlog, self._hand, budget)
         elif self.is_held:
             return budget

@@ -100,14 +100,27 @@ class VisibilityQueue:
                 budget -= 1
                 continue
             before = budget
-            for queue, following in islice(first, budget):
-                if queue.deleted:
-                    self._removal.drop(queue, following.message)
-                else:
-                    queue.publish_expected(following)
+            queue, run = None, list[Reference]()
+            for following_queue, following in islice(first, budget):
+                if following_queue is not queue:
+                    if queue is not None:
+                        self._show(queue, run)
+                    queue, run = following_queue, []
+                run.append(following)
                 budget -= 1
+            if queue is not None:
+                self._show(queue, run)
             if before == budget or budget > 0:
                 pending.popleft()
         self._is_publishing = False
         self.next_point = pending[0][0] if pending else math.inf
         return budget
+
+    def _show(self, queue: Queue, run: list[Reference]) -> None:
+        if queue.deleted:
+            for reference in run:
+                self._removal.drop(queue, reference.message)
+        elif len(run) == 1:
+            queue.publish_expected(run[0])
+        else:
+            queue.publish_expected_run(run)

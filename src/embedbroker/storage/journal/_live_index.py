@@ -156,9 +156,19 @@ class LiveIndex:
 
     def acknowledge_run(self, message_ids: Iterable[int], queue_id: int, segment: Segment) -> None:
         """Like `acknowledge` for each of these messages."""
-        home = segment
+        home, index, before = segment, self.index, None
         for message_id in message_ids:
-            changed = self._settle(message_id, queue_id)
+            placement = index.get(message_id)
+            if placement is None:
+                continue
+            if placement is not before and (self.counts or placement.queues != (queue_id,)):
+                # Mostly messages of one queue, without counts: those are taken off here.
+                changed = self._settle(message_id, queue_id)
+            else:
+                before, changed = placement, placement.segment
+                placement.count -= 1
+                del index[message_id]
+                changed.dead.append(message_id)
             if changed is not None and changed is not home:
                 home = changed
                 if home is not segment:

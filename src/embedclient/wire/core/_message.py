@@ -446,7 +446,7 @@ class CoreMessage:
             queue_ids: Ids of the queues of the other broker, 8 bytes each, big-endian.
         """
         count, _last, end = self._entries()
-        source, body_end = self.raw, self._body_end
+        source, body_end, at = self.raw, self._body_end, self._user_id_at
         copy = RoutedCoreMessage()
         if not count or end != len(source) or source[body_end + 8] != 1:
             self._write_copy(copy, self.address, count, end, _head_of(route_property(queue_name)), queue_ids)
@@ -454,8 +454,9 @@ class CoreMessage:
             return copy
         raw = source + _route_entry(queue_name, queue_ids)
         raw[body_end : body_end + 8] = _NO_ID
-        _I32.pack_into(raw, self.properties_at + 1, count + 1)
-        copy._user_id_at = self._user_id_at
+        flag_at = at + (_PROPERTIES_AFTER_USER_ID if source[at] == 1 else _PROPERTIES_AFTER_FLAG)
+        _I32.pack_into(raw, flag_at + 1, count + 1)
+        copy._user_id_at = at
         copy._route_at = end
         self._copy_headers(copy, raw)
         return copy
@@ -508,7 +509,8 @@ class CoreMessage:
 
     def _entries(self) -> tuple[int, int, int]:
         """Return the number of properties, where the last one begins, and where it ends. Raise RemoteProtocolError."""
-        source, flag_at = self.raw, self.properties_at
+        source, at = self.raw, self._user_id_at
+        flag_at = at + (_PROPERTIES_AFTER_USER_ID if source[at] == 1 else _PROPERTIES_AFTER_FLAG)
         if len(source) - flag_at > _KNOWN_PROPERTIES_BYTES_MAX:
             return _entries_in(source, flag_at)
         # Messages of one sender often have the same properties.
@@ -694,25 +696,32 @@ class RouteWriter:
         size: Size of its values.
     """
 
-    __slots__ = ("_before_value", "_head")
+    __slots__ = ("_before_value", "_head", "_name")
 
     def __init__(self, queue_name: str, name: str, size: int) -> None:
+        self._name = name.encode("utf-16-le")
         self._head = _head_of(route_property(queue_name))
         self._before_value = _head_of(name) + _I32.pack(size)
 
     def write(self, message: CoreMessage, value: bytes) -> bytes | None:
         """Return what `CoreMessage.on_route` returns for the address of the message, as bytes.
 
-        None: the route is not where `CoreMessage.with_route` puts it. Raise RemoteProtocolError.
+        None: the route is not where `CoreMessage.with_route` puts it, or the message may have the property already.
+        Raise RemoteProtocolError.
         """
-        count, last, end = message._route_entries()
-        source, head, id_at = message.raw, self._head, message._body_end
-        after_id = id_at + 8
+        source, id_at, at = message.raw, message._body_end, message._user_id_at
+        flag_at = at + (_PROPERTIES_AFTER_USER_ID if source[at] == 1 else _PROPERTIES_AFTER_FLAG)
+        if message.__class__ is RoutedCoreMessage:
+            count, last, end = _I32.unpack_from(source, flag_at + 1)[0], message._route_at, len(source)
+        else:
+            count, last, end = message._route_entries()
+        head, after_id = self._head, id_at + 8
         if not count or not source.startswith(head, last) or source[after_id] != 1:
             return None
-        count_at = message.properties_at + 1
+        if source.find(self._name, flag_at, last) >= 0:
+            return None
         return b"".join((
-            source[:id_at], _NO_ID, source[after_id:count_at], _I32.pack(count + 1), source[count_at + 4 : last],
+            source[:id_at], _NO_ID, source[after_id : flag_at + 1], _I32.pack(count + 1), source[flag_at + 5 : last],
             _ROUTE_HEAD, source[last + len(head) : end], self._before_value, value,
         ))  # fmt: skip
 
