@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from embedbroker import DivertConfiguration
+from embedbroker.kernel import Session
 from embedclient.model import Properties, PropertyType, TypedValue
 from embedclient.wire.core import (
     CoreMessage,
     CreateQueueV2,
     NullResponse,
+    PacketsConfirmed,
     SessionReceiveMessage,
     SessionSend,
     property_key,
@@ -181,3 +183,55 @@ def test_a_client_gives_a_message_no_route_of_a_store_and_forward_queue(stage: S
     core = reference.message.to_core()
     assert isinstance(core, CoreMessage)
     assert sorted(core.properties) == ["_AMQ_ROUTING_TYPE", "text"]
+
+
+@pytest.mark.parametrize("window", [-1, 3_000])
+def test_messages_that_come_in_one_read_do_what_they_do_one_by_one(
+    window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With repeated ids, another queue, and messages that are not durable among them; also after a restart."""
+    calls: list[int] = []
+    one_by_one = Session.send
+    monkeypatch.setattr(Session, "send", lambda *args, **keywords: (calls.append(1), one_by_one(*args, **keywords))[1])
+    found: list[tuple[object, ...]] = []
+    for together in (False, True):
+        stage = Stage(durable=True)
+        peer = stage.connect().open_session("s", window=window)
+        for name in ("s1", "s2", "s3"):
+            peer.send(CreateQueueV2("topic", name, None, True, False, True, False, 0), channel=CHANNEL)
+            stage.settle_disk()
+        peer.clear()
+        calls.clear()
+        packets = [SessionSend(message, True, number + 1) for number, message in enumerate(_mixed(stage))]
+        for portion in [packets[:1], packets[1:]] if together else [[each] for each in packets]:
+            peer.send(*portion)
+            stage.settle_disk()
+        answers = peer.clear()
+        confirmed = [each.command_id for each in answers if isinstance(each, PacketsConfirmed)]
+        assert [each for each in answers if isinstance(each, NullResponse)] == [
+            NullResponse(number + 1) for number in range(len(packets))
+        ]
+        sends, kernel = len(calls), stage.node.kernel
+        address = kernel.address_manager.addresses["topic"]
+        assert address.duplicate_ids is not None
+        figures = address.routed_count, list(address.duplicate_ids.numbers), kernel.memory.used_bytes
+        before = queued(stage)
+        stage.boot()
+        stage.settle_disk()
+        found.append((bool(confirmed), figures, before, queued(stage)))
+        assert sends == len(packets) if not together else sends < len(packets) // 2
+    assert found[0] == found[1]
+
+
+def _mixed(stage: Stage) -> list[CoreMessage]:
+    messages: list[CoreMessage] = []
+    for number in range(160):
+        route_to = place(id_of(stage, "s2" if 70 <= number < 100 else "s1"))
+        bridge_id = (999 if number in (0, 150, 155) else number).to_bytes(2, "big")
+        message = forwarded(f"{number:03}", route_to=route_to, bridge_id=bridge_id)
+        if number in (110, 111, 112):
+            message = CoreMessage.build(
+                address="topic", durable=False, properties=message.properties, body=bytes(message.body)
+            )
+        messages.append(message)
+    return messages
