@@ -691,6 +691,7 @@ class Session:
         self.reservation.give_up()
         self.kernel.clients.remove_session(self)
 
+    @property
     def unsettled(self) -> list[Reference]:
         """Return everything that consumers hold, for inspection."""
         return [reference for consumer in self.consumers.values() for reference in consumer.unsettled.values()]

@@ -32,7 +32,7 @@ def state(stage: Stage, session: Session) -> tuple[Any, ...]:
     """All that an acknowledgement may change."""
     queue = stage.kernel.address_manager.queues["q"]
     transaction = session.transaction
-    held = [reference.message.message_id for reference in session.unsettled()]
+    held = [reference.message.message_id for reference in session.unsettled]
     taken = [reference.message.message_id for _, reference in transaction.deliveries()] if transaction else []
     counts = (queue.delivering_count, queue.acknowledged_count, stage.kernel.memory.used_bytes, session.unfinished)
     return held, taken, counts, transaction and transaction.failure, list(stage.store.records)
@@ -86,7 +86,7 @@ def test_a_run_for_a_consumer_that_is_not_there_is_refused_one_by_one(transacted
     refusals = session.settle_run(key + 1, ids[:3])
     assert [refused.text for refused in refusals] == [f"session {session.name} has no consumer {key + 1}"] * 3
     assert (session.transaction is not None and session.transaction.failure is not None) == transacted
-    assert len(session.unsettled()) == MANY
+    assert len(session.unsettled) == MANY
 
 
 def test_a_run_of_what_was_only_looked_at_settles_nothing() -> None:

@@ -347,7 +347,7 @@ def test_what_is_kept_shares_its_bytes_with_the_queue(stage: Stage) -> None:
     peer.post("x" * 100)
     stage.run()
     session = stage.node.core.sessions["s"]
-    (reference,) = session.kernel_session.unsettled()
+    (reference,) = session.kernel_session.unsettled
     assert any(piece is reference.message.stored_bytes() for piece in session.channel.replay_after(-1))
 
 
