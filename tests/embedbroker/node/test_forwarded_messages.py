@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from embedbroker import DivertConfiguration
-from embedbroker.kernel import Session
+from embedbroker.kernel import Refused, Session
 from embedclient.model import Properties, PropertyType, TypedValue
 from embedclient.wire.core import (
     CoreMessage,
@@ -190,9 +192,14 @@ def test_messages_that_come_in_one_read_do_what_they_do_one_by_one(
     window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With repeated ids, another queue, and messages that are not durable among them; also after a restart."""
-    calls: list[int] = []
+    calls: list[CoreMessage] = []
     one_by_one = Session.send
-    monkeypatch.setattr(Session, "send", lambda *args, **keywords: (calls.append(1), one_by_one(*args, **keywords))[1])
+
+    def send_alone(session: Session, message: CoreMessage, *args: Any, **keywords: Any) -> Refused | None:
+        calls.append(message)
+        return one_by_one(session, message, *args, **keywords)
+
+    monkeypatch.setattr(Session, "send", send_alone)
     found: list[tuple[object, ...]] = []
     for together in (False, True):
         stage = Stage(durable=True)
