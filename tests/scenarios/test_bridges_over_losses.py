@@ -139,15 +139,17 @@ async def test_reconnect_same_node(broker_factory: MakeBroker, broker_clock: Bro
     assert delivering(source) == 0
 
 
+@pytest.mark.parametrize("persists", [True, False])
 async def test_reconnect_same_node_after_delivery_with_blocking(
-    request: pytest.FixtureRequest, broker_factory: MakeBroker, broker_clock: BrokerClock
+    request: pytest.FixtureRequest, broker_factory: MakeBroker, broker_clock: BrokerClock, persists: bool
 ) -> None:
     """5.2.10
 
     Given a way that is lost after the delivery and before its confirmation, when the bridge sends again, then the
-    target drops what it has.
+    target drops what it has. It has stored one id for each message, or none if it does not persist them.
     """
-    source, target = await started(broker_factory)
+    target = await broker_factory("b", addresses=place("arrivals"), persist_id_cache=persists).start()
+    source = await make_source(broker_factory).start()
     await send(source, ["0"])
     await target.wait_for(queue="arrivals", count=1)
     await source.assert_empty("orders")
@@ -160,6 +162,11 @@ async def test_reconnect_same_node_after_delivery_with_blocking(
     way_of(request).cut()
     way_of(request).heal()
     await source.assert_empty("orders")
+    assert await queued(target, "arrivals") == numbered(0, 11)
+    await target.crash()
+    await target.start()
+    found = await manage(target).get("address.arrivals", "CurrentDuplicateIdCacheSize")
+    assert found == (11 if persists else 0)
     assert await queued(target, "arrivals") == numbered(0, 11)
 
 
