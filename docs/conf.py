@@ -24,8 +24,6 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-# Pygments has no lexer for Mermaid. Code hosts draw these figures; these pages show their source text.
-suppress_warnings = ["misc.highlighting_failure"]
 # A single backtick in a docstring is code.
 default_role = "literal"
 autodoc_member_order = "bysource"

@@ -31,6 +31,14 @@ def test_it_stands_on_the_first_screen() -> None:
     assert "def test_orders_survive_a_failover(broker_pair)" in first_screen
 
 
+def test_it_reads_on_an_index_of_packages() -> None:
+    """There are no files beside it, so that a relative link would lead nowhere."""
+    text = (ROOT / "README.md").read_text()
+    assert [target for target in re.findall(r"\]\(([^)]*)\)", text) if "://" not in target] == []
+    for name in re.findall(r"`((?:docs|examples)/[\w./-]+)`", text):
+        assert (ROOT / name).exists(), name
+
+
 def test_two_commands_make_their_own_environment() -> None:
     drill, tests = (block.strip() for block in blocks("bash"))
     assert [command.count("\n") for command in (drill, tests)] == [0, 0]

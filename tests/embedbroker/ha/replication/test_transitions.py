@@ -12,7 +12,7 @@ from embedbroker.ha.replication import ReplicationActivation
 from embedbroker.ha.replication._stages import ROLES, TRANSITIONS, Event, Stage
 from embedbroker.locks import CLAIM_TRANSITIONS, ClaimEvent, ClaimState, state_after
 from tests.embedbroker.ha.replication.replicating import Brokers
-from tools.activation_figure import DOCUMENT, drawn
+from tools.activation_figure import FIGURE, figure
 
 Table = Mapping[Enum, Mapping[Enum, Enum]]
 TABLES = [
@@ -81,5 +81,4 @@ def test_an_illegal_move_stops_the_broker() -> None:
 
 
 def test_the_figure_is_that_of_the_table() -> None:
-    text = DOCUMENT.read_text()
-    assert drawn(text) == text, "run: python -m tools.activation_figure"
+    assert FIGURE.read_text() == figure(), "run: python -m tools.activation_figure"
