@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 from math import hypot
 from pathlib import Path
 
@@ -48,7 +49,8 @@ _LABEL_AT = {
 #: Distance between the two edges of a pair of stages that have one each way.
 _APART = 14.0
 _COLOURS = {"LIVE": "#dcefd9", "BACKUP": "#f3f3ef", "ACTIVATING": "#fbf0cc", "STOPPED": "#fff"}
-_HEAD = f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="13">
+_SIZE = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" font-family="sans-serif" font-size="13"'
+_HEAD = f"""<svg xmlns="http://www.w3.org/2000/svg" {_SIZE}>
   <title>The stages of the activation of a replicating broker, and what leads from one to the next</title>
   <defs>
     <marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">
@@ -146,9 +148,9 @@ def _border(stage: Stage, inside: Point, other: Point) -> Point:
 
 
 def _along(points: Sequence[Point], share: float) -> Point:
-    lengths = [hypot(b[0] - a[0], b[1] - a[1]) for a, b in zip(points, points[1:], strict=False)]
+    lengths = [hypot(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(points)]
     left = share * sum(lengths)
-    for (x0, y0), (x1, y1), length in zip(points, points[1:], lengths, strict=False):
+    for ((x0, y0), (x1, y1)), length in zip(pairwise(points), lengths, strict=True):
         if left <= length:
             return x0 + (x1 - x0) * left / length, y0 + (y1 - y0) * left / length
         left -= length

@@ -30,7 +30,7 @@ def broker_over_tcp(request: pytest.FixtureRequest) -> ManagedBroker:
     return bench_over_tcp(request).broker("broker", {}, starts=True)
 
 
-@pytest.fixture(params=["in virtual time", "over TCP"])
+@pytest.fixture(params=["in virtual time", pytest.param("over TCP", marks=pytest.mark.search)])
 def broker(request: pytest.FixtureRequest) -> ManagedBroker:
     """A broker, which runs when the test begins."""
     bench = bench_over_tcp(request) if request.param == "over TCP" else bench_of(request)

@@ -1,4 +1,4 @@
-"""`embedbroker` as a real process: its lines are read as they come, and its end is waited for.
+"""`embedbroker` as a real process, or in this one: its lines are read as they come, and its end is waited for.
 
 Waiting means reading; the tests' own time-out ends a process that writes nothing.
 """
@@ -13,6 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from click.testing import CliRunner
+
+from embedbroker.cli._commands import commands
 
 COMMAND = [sys.executable, "-m", "embedbroker.cli"]
 
@@ -75,5 +79,14 @@ def broker(*arguments: str | Path) -> Iterator[tuple[CommandProcess, str]]:
 
 
 def finished(*arguments: str | Path, command: list[str] = COMMAND) -> subprocess.CompletedProcess[str]:
-    """A command that ends by itself."""
+    """A command that ends by itself, in a separate process: for what depends on one. `called` is cheaper."""
     return subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def called(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command that ends by itself, in this process."""
+    words = [*map(str, arguments)]
+    result = CliRunner().invoke(commands, words, prog_name="embedbroker")
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return subprocess.CompletedProcess(words, result.exit_code, result.stdout, result.stderr)

@@ -15,7 +15,7 @@ import pytest
 from embedbroker import EmbeddedBroker
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory
-from tests.embedbroker.cli.command_processes import COMMAND, CommandProcess, broker, finished, started
+from tests.embedbroker.cli.command_processes import COMMAND, CommandProcess, broker, called, finished, started
 
 CANNOT_START = 3
 
@@ -119,13 +119,13 @@ def test_a_port_in_use_is_named() -> None:
 
 
 def test_a_host_that_is_not_there_is_named() -> None:
-    ended = finished("run", "--host", "192.0.2.1", "--port", "0")
+    ended = called("run", "--host", "192.0.2.1", "--port", "0")
     assert ended.returncode == CANNOT_START
     assert "192.0.2.1" in one_line(ended.stderr)
 
 
 def test_a_host_without_a_name_is_refused_with_what_it_may_be() -> None:
-    ended = finished("run", "--host", "", "--port", "0")
+    ended = called("run", "--host", "", "--port", "0")
     assert ended.returncode == CANNOT_START
     assert "host must name an address to listen on" in one_line(ended.stderr)
 
@@ -140,7 +140,7 @@ def test_a_host_without_a_name_is_refused_with_what_it_may_be() -> None:
     ],
 )
 def test_a_value_that_nothing_can_be_done_with_is_named(option: str, value: str, said: str) -> None:
-    ended = finished("run", "--port", "0", option, value)
+    ended = called("run", "--port", "0", option, value)
     assert ended.returncode == CANNOT_START
     assert said in one_line(ended.stderr)
 
@@ -148,7 +148,7 @@ def test_a_value_that_nothing_can_be_done_with_is_named(option: str, value: str,
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     directory = tmp_path / "file" / "data"
-    ended = finished("run", "--port", "0", "--data", directory)
+    ended = called("run", "--port", "0", "--data", directory)
     assert ended.returncode == CANNOT_START
     assert str(directory) in one_line(ended.stderr)
 
@@ -236,14 +236,14 @@ def test_a_changed_file_is_adopted_and_one_that_is_wrong_is_named_with_its_line(
         divert = "<address>orders</address><forwarding-address>audit</forwarding-address>"
         write(f"<diverts><divert name='copy'>{divert}</divert></diverts>")
         assert next_line(process).startswith("INFO the configuration is read again: ")
-        shown = finished("divert", "list", "--json", "--url", url)
+        shown = called("divert", "list", "--json", "--url", url)
         assert [json.loads(line)["UniqueName"] for line in shown.stdout.splitlines()] == ["copy"]
 
 
 def test_every_error_of_a_file_stands_in_the_one_line(tmp_path: Path) -> None:
     file = tmp_path / "broker.xml"
     file.write_text(BROKER_XML.replace("journal-type", "journal-tpye").replace("false", "perhaps"))
-    ended = finished("run", "--config", file)
+    ended = called("run", "--config", file)
     assert ended.returncode == CANNOT_START
     assert one_line(ended.stderr) == (
         f"embedbroker: {file}: core/journal-tpye: unknown name; did you mean 'journal-type'?; "
@@ -257,31 +257,31 @@ def test_what_does_not_fit_together_is_told_in_one_line(tmp_path: Path) -> None:
         "<ha-policy><shared-store><primary/></shared-store></ha-policy><persistence-enabled>false</persistence-enabled>"
     )
     file.write_text(BROKER_XML.replace("</core>", f"{more}</core>"))
-    ended = finished("run", "--config", file)
+    ended = called("run", "--config", file)
     assert ended.returncode == CANNOT_START
     assert "ha_policy SharedStorePrimary needs the data_directory" in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
-    nameless = finished("run", "--name", "")
+    nameless = called("run", "--name", "")
     assert nameless.returncode == CANNOT_START
     assert one_line(nameless.stderr) == "embedbroker: name must not be empty\n"
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    ended = finished("run", "--config", tmp_path / "nowhere.xml")
+    ended = called("run", "--config", tmp_path / "nowhere.xml")
     assert ended.returncode == CANNOT_START
     assert one_line(ended.stderr) == f"embedbroker: cannot read {tmp_path}/nowhere.xml: No such file or directory\n"
 
 
 @pytest.mark.parametrize("options", [["-D", "a=b"], ["--config", "x", "-D", "a"], ["--config", "x", "-D", "=b"]])
 def test_properties_are_pairs_for_a_file(options: list[str]) -> None:
-    ended = finished("run", *options)
+    ended = called("run", *options)
     assert ended.returncode == 2
     assert "-D" in ended.stderr
 
 
 def test_a_second_broker_on_a_directory_learns_who_has_it(tmp_path: Path) -> None:
     with broker("--data", tmp_path, "--name", "first") as (first, _):
-        ended = finished("run", "--port", "0", "--data", tmp_path, "--name", "second")
+        ended = called("run", "--port", "0", "--data", tmp_path, "--name", "second")
         assert ended.returncode == CANNOT_START
         line = one_line(ended.stderr)
         assert str(tmp_path) in line
@@ -298,7 +298,7 @@ def test_a_killed_broker_leaves_no_lock_behind(tmp_path: Path) -> None:
 
 def test_a_damaged_journal_is_named_with_its_place(tmp_path: Path) -> None:
     with broker("--data", tmp_path) as (process, url):
-        assert finished("send", "--url", url, "orders", "text", "--count", "20").returncode == 0
+        assert called("send", "--url", url, "orders", "text", "--count", "20").returncode == 0
         process.send(signal.SIGTERM)
         assert process.exit_code() == 0
     segment = min(tmp_path.glob("*.journal"))
@@ -306,7 +306,7 @@ def test_a_damaged_journal_is_named_with_its_place(tmp_path: Path) -> None:
         place = file.read().index(b"t\0e\0x\0t")  # the body of the first message
         file.seek(place)
         file.write(b"X")
-    ended = finished("run", "--port", "0", "--data", tmp_path)
+    ended = called("run", "--port", "0", "--data", tmp_path)
     assert ended.returncode == CANNOT_START
     line = one_line(ended.stderr)
     assert segment.name in line
@@ -316,13 +316,13 @@ def test_a_damaged_journal_is_named_with_its_place(tmp_path: Path) -> None:
 def test_a_file_full_of_garbage_is_named(tmp_path: Path) -> None:
     (tmp_path / "segment-0000000001.journal").write_bytes(bytes(range(256)) * 256)
     (tmp_path / "segment-0000000002.journal").write_bytes(bytes(range(256)) * 256)
-    ended = finished("run", "--port", "0", "--data", tmp_path)
+    ended = called("run", "--port", "0", "--data", tmp_path)
     assert ended.returncode == CANNOT_START
     assert "segment-000000000" in one_line(ended.stderr)
 
 
 def test_wrong_options_are_two() -> None:
-    ended = finished("run", "--port", "70000")
+    ended = called("run", "--port", "70000")
     assert ended.returncode == 2
     assert "70000" in ended.stderr
 
@@ -345,7 +345,7 @@ def test_run_loads_nothing_that_only_other_commands_need() -> None:
 
 
 def test_every_command_has_a_line_of_help() -> None:
-    ended = finished("--help", command=[*COMMAND])
+    ended = called("--help")
     assert ended.returncode == 0
     for name in ("run", "drill", "perf", "send", "receive", "browse", "journal"):
         assert f"\n  {name} " in ended.stdout, os.linesep + ended.stdout
@@ -370,7 +370,7 @@ def test_a_filter_of_the_file_that_is_none_keeps_the_broker_from_starting(tmp_pa
     memory = "<persistence-enabled>false</persistence-enabled>"
     file = tmp_path / "broker.xml"
     file.write_text(BROKER_XML.replace("</core>", f"{memory}{addresses}</core>"))
-    ended = finished("run", "--config", file)
+    ended = called("run", "--config", file)
     assert ended.returncode == CANNOT_START
     said = "address 'paints', queue 'red': filter: invalid selector: the selector ends too early at position 8 of"
     assert said in ended.stderr.splitlines()[-1]
