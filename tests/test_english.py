@@ -76,6 +76,11 @@ def prose_of(page: str) -> Iterator[tuple[int, str]]:
             yield number, re.sub(r"`[^`\n]*`", "", line)
 
 
+def may_have_findings(source: str) -> bool:
+    """False if a module has no such word at all, wherever a text of several literals is broken."""
+    return BANNED.search(re.sub(r"[\"']\s*\n\s*\w?[\"']", "", source)) is not None
+
+
 def findings_in(texts: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
     return [(line, match[0]) for line, text in texts for match in BANNED.finditer(text)]
 
@@ -104,7 +109,8 @@ def test_texts_have_a_component_as_their_subject() -> None:
             (pages(), prose_of),
         )
         for path in paths
-        for line, word in findings_in(texts(path.read_text()))
+        if may_have_findings(source := path.read_text())
+        for line, word in findings_in(texts(source))
     ]
     assert found == [], "see BANNED, and write the component as the subject"
 

@@ -52,7 +52,10 @@ def group_of_distant_brokers(bench: Bench) -> BrokerPair:
     return pair
 
 
-@pytest.fixture(params=[*pytest_plugin.PAIR_MODES, "a group, and a slow copy", "over TCP"])
+OVER_TCP = pytest.param("over TCP", marks=pytest.mark.search)
+
+
+@pytest.fixture(params=[*pytest_plugin.PAIR_MODES, "a group, and a slow copy", OVER_TCP])
 def broker_pair(request: pytest.FixtureRequest) -> BrokerPair:
     """A pair of each kind: each line of this section holds for each of them (2.1.8, 2.1.9)."""
     match request.param:

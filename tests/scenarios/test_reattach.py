@@ -210,7 +210,9 @@ async def cut_again_and_again(
 
 
 @pytest.mark.parametrize(
-    ("late", "count"), [(False, 10), (True, 50)], ids=["A: started first", "B: started after sending"]
+    ("late", "count"),
+    [(False, 10), pytest.param(True, 50, marks=pytest.mark.search)],
+    ids=["A: started first", "B: started after sending"],
 )
 async def test_random_reattach_of_handlers(
     embedded_broker: ManagedBroker, fault_plan: FaultPlan, broker_clock: BrokerClock, late: bool, count: int

@@ -33,6 +33,7 @@ def first_failure(text: str) -> tuple[int, str, list[str], list[str]]:
     return int(found[1]), found[2], found[3].splitlines(), shlex.split(found[4])
 
 
+@pytest.mark.search
 @pytest.mark.usefixtures("bug")
 @pytest.mark.parametrize("mode", [(), ("--mode", "shared-store")], ids=["one broker", "a group"])
 def test_a_failing_seed_is_shown_with_a_replay_that_fails_alike(
@@ -52,6 +53,7 @@ def test_a_failing_seed_is_shown_with_a_replay_that_fails_alike(
     assert again[2][-12:] == trace and len(again[2]) > 12
 
 
+@pytest.mark.search
 @pytest.mark.usefixtures("bug")
 def test_a_failure_names_the_commit_where_there_is_a_repository(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -83,6 +83,7 @@ def test_users_of_branches_and_operators_do_everything_that_there_is_to_do() -> 
     assert {Moment.HEURISTIC_COMMIT, Moment.HEURISTIC_ROLLBACK, Moment.OUTCOME_FORGOTTEN} <= met
 
 
+@pytest.mark.search
 def test_one_seed_gives_one_trace_whatever_the_hash_seed() -> None:
     arguments = ("--digest", "--seeds", "3", "--first-seed", str(FIRST_SEED))
     first, second = (run(*arguments, PYTHONHASHSEED=hash_seed) for hash_seed in ("0", "12345"))
@@ -106,6 +107,7 @@ def test_a_failure_carries_its_seed_its_reason_and_the_end_of_the_trace(monkeypa
     assert 0 < len(failure.trace) <= 30
 
 
+@pytest.mark.search
 def test_the_command_line_ends_with_a_summary_and_exit_code_0() -> None:
     done = run("--seeds", "2", "--first-seed", str(FIRST_SEED), "--hash-check", "1")
     assert done.returncode == 0, done.stdout + done.stderr

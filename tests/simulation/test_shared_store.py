@@ -24,7 +24,7 @@ def serving(backups: int = 1, seed: int = 1, **policies: SharedStorePrimary | Sh
     return group
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.search) for seed in range(1, 5))])
 def test_a_backup_recovers_from_synced_bytes_what_was_confirmed(seed: int) -> None:
     """The checker looks at the moment it serves; unsynced sectors of the live broker are lost with it."""
     group = serving(seed=seed)

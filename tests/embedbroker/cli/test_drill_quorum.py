@@ -113,6 +113,7 @@ def without_manager(path: Path) -> Path:
     return path
 
 
+@pytest.mark.search
 def test_own_files_without_a_lock_manager_are_drilled_on_demand_only(tmp_path: Path) -> None:
     primary, backup = map(without_manager, own_files(tmp_path, Ha.REPLICATION))
     primary.write_text(

@@ -84,6 +84,7 @@ def test_a_broker_whose_segments_are_gone_refuses_to_be_live_and_empty(
         count(options)
 
 
+@pytest.mark.search
 def test_a_broker_without_the_end_of_its_journal_refuses_to_start(options: list[str | Path], tmp_path: Path) -> None:
     fill(options, signal.SIGTERM)
     data = tmp_path / "data"

@@ -50,6 +50,7 @@ def test_a_session_without_its_fixtures_loads_no_more_of_it(
 
 
 @SLOW_START
+@pytest.mark.search
 def test_it_runs_under_xdist(inner: Inner) -> None:
     source = FAILOVER.replace("async def", "@pytest.mark.parametrize('turn', range(4))\n    async def")
     source = source.replace("(broker_pair)", "(broker_pair, turn)")

@@ -257,7 +257,9 @@ def received(failures: Failures, session: Session, consumer: Consumer) -> list[s
 
 
 @pytest.mark.parametrize(
-    ("late", "count"), [(False, 10), (True, 50)], ids=["A, E: started first", "B, F: started after sending"]
+    ("late", "count"),
+    [(False, 10), pytest.param(True, 50, marks=pytest.mark.search)],
+    ids=["A, E: started first", "B, F: started after sending"],
 )
 def test_random_reattach_of_subscribers(failures: Failures, late: bool, count: int) -> None:
     """Subscribers that acknowledge: each gets all in order, however late its session is started."""
