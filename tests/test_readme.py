@@ -28,7 +28,7 @@ def test_the_failover_test_is_the_one_that_a_strangers_project_runs() -> None:
 
 def test_it_stands_on_the_first_screen() -> None:
     first_screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:40])
-    assert "def test_orders_survive_a_failover(broker_pair)" in first_screen
+    assert "def test_orders_survive_a_failover(broker_pair: BrokerPair)" in first_screen
 
 
 def test_it_reads_on_an_index_of_packages() -> None:
