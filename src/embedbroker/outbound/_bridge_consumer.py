@@ -34,8 +34,9 @@ __all__ = ["BridgeConsumer", "ConsumerOwner", "Sender"]
 _KEY: Final = 1
 # Messages that stay are logged once each, up to this number.
 _LOGGED_MAX: Final = 10_000
-# Copies that are made before any of them leaves.
+# Copies that are made before any of them leaves, and messages that leave in one step: about 5 ms.
 _RUN_MAX: Final = 64
+_STEP_MAX: Final = 1_024
 _FULL_THERE: Final = (
     " at the other broker, and nothing passes the message: consume from the queues of that address there, or raise its"
     " max_size_bytes"
@@ -212,8 +213,8 @@ class BridgeConsumer:
         return cost
 
     def _send_taken(self) -> None:
-        """Send what was taken, as much as may leave now."""
-        taken = self._taken
+        """Send what was taken, as much as may leave now; what is left of a lot leaves in the next steps."""
+        taken, left = self._taken, _STEP_MAX
         while (sender := self._sender) is not None and sender.failure is None:
             if not self._copies:
                 if not taken:
@@ -235,6 +236,10 @@ class BridgeConsumer:
                 return
             self._waits_since = None
             del self._copies[:count], self._receipts[:count]
+            left -= count
+            if left <= 0:
+                self._owner.on_output()
+                return
 
     def _note_wait(self) -> None:
         """Log a long wait for room. At the latest the next ping brings a call here."""

@@ -11,11 +11,13 @@ import trio
 
 from embedbroker import AddressSettings, SecuritySetting, User
 from embedbroker.kernel import Kernel
-from embedbroker.node import Node
+from embedbroker.node import Input, Node, Output
 from embedbroker.outbound import STORE_AND_FORWARD_PREFIX, MemberBridge
 from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, BrokerPair, ManagedBroker
 from embedbroker.runtime._embedded import life_of
 from embedclient import ConnectionFactory, MessageConsumer, TextMessage, Topic
+from embedclient.engine import SendBytes
+from embedclient.model import Instant
 from tests.embedbroker.cluster.town import Town
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at
 
@@ -505,6 +507,38 @@ async def test_messages_follow_a_consumer_to_another_member(
         received = [await consumer.receive(timeout=5) for _ in range(COUNT)]
         assert [each.text for each in received if isinstance(each, TextMessage)] == numbered(0, COUNT)
         await a.assert_empty("orders")
+
+
+async def test_a_step_sends_a_part_of_a_lot(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest follows in the next steps, in order; no event of the network is awaited for it."""
+    monkeypatch.setattr("embedbroker.outbound._bridge_consumer._STEP_MAX", 1)
+    cluster = broker_cluster(2, brokers={"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}})
+    a, b = cluster.nodes
+    await cluster.start()
+    async with session_at(a.url, transacted=True) as session:
+        await put(session, numbered(0, 300))
+        await session.commit()
+    await equal(broker_clock, a, b)
+    node, counts = node_of(a), list[int]()
+
+    def step(input: Input, now: Instant, original: Callable[..., list[Output]] = node.step) -> list[Output]:
+        outputs = original(input, now)
+        counts.append(
+            sum(each.data.count(b"_\0A\0M\0Q\0_\0B\0R\0I\0D\0G\0E\0_\0D\0U\0P\0") for each in sent_in(outputs))
+        )
+        return outputs
+
+    monkeypatch.setattr(node, "step", step)
+    async with session_at(b.url) as there, there.create_consumer(ORDERS) as consumer:
+        received = [await consumer.receive(timeout=5) for _ in range(300)]
+        assert [each.text for each in received if isinstance(each, TextMessage)] == numbered(0, 300)
+    assert (sum(counts), max(counts)) == (300, 64)
+
+
+def sent_in(outputs: list[Output]) -> list[SendBytes]:
+    return [each for each in outputs if isinstance(each, SendBytes)]
 
 
 def test_a_member_whose_place_another_one_takes_is_forgotten() -> None:
