@@ -27,6 +27,7 @@ from benchmarks.fixture_cases import rows_of as fixture_rows
 from benchmarks.java_load import ProducerResult
 from benchmarks.replicated_cases import rows_of as replicated_rows
 from benchmarks.report import Row
+from benchmarks.request_cases import rows_of as request_rows
 
 
 def judged(rows: list[Row]) -> list[tuple[float, float | None, float | None]]:
@@ -49,6 +50,11 @@ def test_replicated_sends_are_compared_with_artemis_and_with_sends_to_one_broker
     rows = replicated_rows(results)
     assert judged(rows) == [(1.5, 1.0, 1.5), (0.6, 0.45, 0.7)]
     assert rows[2].ours == pytest.approx(150)
+
+
+def test_requests_of_many_tasks_are_compared_with_one_session_and_judged_by_their_time() -> None:
+    rows = request_rows({"many tasks": [0.001, 0.0008, 0.01], "one session": [0.0009], "a session each": [0.008]})
+    assert judged(rows) == [(0.9, 0.8, 1.0), (1.0, 1.5, 1.0)]
 
 
 def test_a_copy_is_judged_by_its_speed_and_by_what_the_traffic_notices() -> None:

@@ -353,7 +353,8 @@ async def test_a_broker_of_ours_follows_a_member_to_its_backup_and_back(pair: Ar
             while not ended.is_set():
                 await producer.send(str(sent))
                 sent += 1
-                await trio.sleep(0.004)
+                with trio.move_on_after(0.004):
+                    await ended.wait()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send)
