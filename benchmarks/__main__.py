@@ -54,6 +54,7 @@ CASES: dict[str, Case] = {
     "copy": copy_cases.copy,
     "cluster": cluster_cases.cluster,
     "failover-test": fixture_cases.failover_test,
+    "cluster-test": fixture_cases.cluster_test,
     "spark-source": spark_cases.spark_source,
     "spark-sink": spark_cases.spark_sink,
     "spark-jms": jms_cases.spark_jms,

@@ -7,6 +7,9 @@ So the figures are exact, and those of packets are the same in each run.
 from __future__ import annotations
 
 import gc
+import logging
+import sys
+import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -217,3 +220,19 @@ def rows_of(joins: Sequence[Join]) -> list[Row]:
 
 def _share(kind: str, what: str, found: Join) -> float:
     return (found.size if what == "bytes" else found.packets)[kind] / found.members**2
+
+
+def main(sizes: Sequence[int]) -> None:
+    """Print a line of the table in docs/performance.md for each size."""
+    logging.disable(logging.WARNING)  # each broker warns of the default password, and of those that it misses
+    for members in sizes:
+        begun = time.process_time()
+        found = join(members)
+        both = [f"{found.packets[kind]:,}; {found.size[kind] / 1024:,.0f}" for kind in (TOPOLOGY, NOTIFICATIONS)]
+        share = _share(TOPOLOGY, "packets", found) + _share(NOTIFICATIONS, "packets", found)
+        memory = f"{found.memory_per_member / 1000:.0f} KB"
+        print(f"| {members} | {' | '.join(both)} | {share:.1f} | {memory} |", f"{time.process_time() - begun:.0f} s")
+
+
+if __name__ == "__main__":
+    main([int(each) for each in sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""A user's failover test in virtual time: what one costs of a processor, beside a test of one broker that never fails.
+"""A user's tests in virtual time, with a failover and with a cluster: what one costs of a processor.
 
 Sessions of pytest with few and with many such tests, in turn: the difference is the tests, without pytest's own start.
 """
@@ -40,9 +40,20 @@ async def test_one_broker(embedded_broker, number):
         await session.create_producer(Queue("orders")).send("before")
         await session.create_producer(Queue("orders")).send("after")
         await embedded_broker.wait_for(queue="orders", count=2)
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+async def test_cluster(broker_cluster, number):
+    cluster = await broker_cluster(4).start()
+    async with cluster.sessions() as sessions, cluster.consumers("orders", sessions) as consumers:
+        for order in range(8):
+            await sessions[0].create_producer(Queue("orders")).send(str(order))
+        found = [[await consumer.receive_body(str) for _ in range(2)] for consumer in consumers]
+        assert found == [[str(order), str(order + 4)] for order in range(4)]
 """
 KINDS = {"shared store": "test_failover and shared-store", "replication": "test_failover and replication"}
 REFERENCE = "test_one_broker"
+CLUSTER = "test_cluster"
 
 
 def _session_ms(folder: Path, expression: str, count: int) -> float:
@@ -63,8 +74,27 @@ def _session_ms(folder: Path, expression: str, count: int) -> float:
 
 def failover_test(effort: Effort) -> list[Row]:
     """A failover test with the pytest fixtures in virtual time: CPU per test, and failovers per minute of one core."""
-    many, rounds = (205, 7) if effort.rounds > 1 else (25, 1)
-    expressions = {**KINDS, REFERENCE: REFERENCE}
+    many = 205 if effort.rounds > 1 else 25
+    return rows_of(*_measured({**KINDS, REFERENCE: REFERENCE}, many, effort), many)
+
+
+def cluster_test(effort: Effort) -> list[Row]:
+    """A test with four nodes that share messages, with the pytest fixtures in virtual time: CPU per test."""
+    costs, _sessions = _measured({CLUSTER: CLUSTER}, 105 if effort.rounds > 1 else 15, effort)
+    return cluster_rows(costs[CLUSTER])
+
+
+def cluster_rows(costs: list[float]) -> list[Row]:
+    """Return the median over rounds."""
+    details: dict[str, object] = {"rounds": [round(each, 2) for each in costs]}
+    return [Row("cluster-test", "CPU of a test, four nodes", "ms", median(costs), None, "lower", 60, None, details)]
+
+
+def _measured(
+    expressions: dict[str, str], many: int, effort: Effort
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return the milliseconds of a test, and those of a session with ``many`` of them, by kind of test."""
+    rounds = 7 if effort.rounds > 1 else 1
     costs: dict[str, list[float]] = {name: [] for name in expressions}
     sessions: dict[str, list[float]] = {name: [] for name in expressions}
     with tempfile.TemporaryDirectory(prefix="embedbroker-bench-") as name:
@@ -79,7 +109,7 @@ def failover_test(effort: Effort) -> list[Row]:
                 costs[kind].append((all_of_them - few) / (many - FEW))
                 sessions[kind].append(all_of_them)
             print(f"  {', '.join(f'{kind}: {found[-1]:.1f} ms' for kind, found in costs.items())}", flush=True)
-    return rows_of(costs, sessions, many)
+    return costs, sessions
 
 
 def rows_of(costs: dict[str, list[float]], sessions: dict[str, list[float]], many: int) -> list[Row]:

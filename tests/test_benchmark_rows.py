@@ -22,7 +22,7 @@ from benchmarks.copy_cases import Copies, p99
 from benchmarks.copy_cases import rows_of as copy_rows
 from benchmarks.failover_cases import FULL
 from benchmarks.failover_cases import rows_of as failover_rows
-from benchmarks.fixture_cases import KINDS, REFERENCE
+from benchmarks.fixture_cases import KINDS, REFERENCE, cluster_rows
 from benchmarks.fixture_cases import rows_of as fixture_rows
 from benchmarks.java_load import ProducerResult
 from benchmarks.replicated_cases import rows_of as replicated_rows
@@ -80,6 +80,10 @@ def test_failover_tests_are_judged_by_processor_time_and_by_how_many_fit_into_a_
     rows = fixture_rows(costs, {key: [3000.0] for key in KINDS}, 200)
     assert judged(rows) == [(15.0, 20, 10), (4000.0, 1_000, None)] * len(KINDS)
     assert [row.judged for row in rows if row.reference is not None] == [3.0] * len(KINDS)
+
+
+def test_a_test_with_a_cluster_is_judged_by_processor_time() -> None:
+    assert judged(cluster_rows([50.0, 58.0, 90.0])) == [(58.0, 60, None)]
 
 
 def test_messages_over_a_link_are_judged_by_the_processor_time_of_both_nodes() -> None:
