@@ -1,6 +1,7 @@
-"""A program: a large body goes through a broker in this process, from and to a client in another one.
+"""A program: a large body goes through a broker in this process, over a bridge to one in another, and to a client.
 
-It prints the growth of this process' memory in MiB. Arguments: the size of the body in MiB; for the client, the port.
+It prints the growth of the memory of both in MiB. Arguments: the size of the body in MiB; for the client, also the
+ports of both brokers; for the other broker, none.
 """
 
 from __future__ import annotations
@@ -8,19 +9,19 @@ from __future__ import annotations
 import hashlib
 import random
 import socket
+import subprocess
 import sys
 import tempfile
 from collections import deque
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 
-from embedbroker import BrokerConfig, EmbeddedBroker
+from embedbroker import AddressConfiguration, BridgeConfig, BrokerConfig, EmbeddedBroker, QueueConfiguration
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import (
     CoreMessage,
-    CreateQueueV2,
     CreateSession,
     CreateSessionResponse,
     FrameSplitter,
@@ -84,10 +85,9 @@ class Client:
                 self._packets.append(decode_packet(buffer, start, end, VERSION, False))
 
 
-def run_client(size: int, port: int) -> None:
-    client = Client(port)
-    client.send(SessionStart(), CreateQueueV2("q", "q", None, True, False, True, False, 1))
-    client.wait(NullResponse)
+def run_client(size: int, source_port: int, target_port: int) -> None:
+    client = Client(source_port)
+    client.send(SessionStart())
     properties = Properties()
     properties.set("_AMQ_ROUTING_TYPE", 1, PropertyType.BYTE)
     client.send(SessionSendLarge(CoreMessage.build(type=4, address="q", properties=properties)))
@@ -100,6 +100,8 @@ def run_client(size: int, port: int) -> None:
         left -= len(chunk)
         client.send(SessionSendContinuation(chunk, left > 0, -1 if left else size, not left, 0 if left else -5))
     client.wait(NullResponse)
+    client = Client(target_port)
+    client.send(SessionStart())
     client.send(SessionCreateConsumer(0, "q", None, False, False), SessionConsumerFlowCredit(0, MIB))
     start, received, continues = client.wait(SessionReceiveLarge), hashlib.md5(), True
     while continues:
@@ -112,16 +114,43 @@ def run_client(size: int, port: int) -> None:
     client.wait(NullResponse)
 
 
-async def run_broker(size_mib: str) -> None:
+def settings(directory: str, **more: Any) -> BrokerConfig:
+    queue = AddressConfiguration(anycast={"q": QueueConfiguration()})
+    return BrokerConfig(data_directory=directory, port=0, addresses={"q": queue}, cluster_password="secret", **more)
+
+
+async def run_target() -> None:
+    """Print the port, and when the input ends, the growth."""
     with tempfile.TemporaryDirectory() as directory:
-        async with EmbeddedBroker(BrokerConfig(data_directory=directory, port=0)) as broker:
+        async with EmbeddedBroker(settings(directory)) as broker:
             before = memory_mib("VmRSS")
-            await trio.run_process([sys.executable, __file__, size_mib, str(broker.port)])
+            sys.stdout.write(f"{broker.port}\n")
+            sys.stdout.flush()
+            await trio.to_thread.run_sync(sys.stdin.read)
             sys.stdout.write(f"{memory_mib('VmHWM') - before:.1f}\n")
+
+
+async def run_source(size_mib: str) -> None:
+    pipe = subprocess.PIPE
+    target = await trio.lowlevel.open_process([sys.executable, __file__], stdin=pipe, stdout=pipe)
+    assert target.stdin is not None and target.stdout is not None
+    target_port = (await target.stdout.receive_some()).decode().strip()
+    bridges = [BridgeConfig("to-target", "q", static_connectors=["target"])]
+    connectors = {"target": f"tcp://127.0.0.1:{target_port}"}
+    with tempfile.TemporaryDirectory() as directory:
+        async with EmbeddedBroker(settings(directory, bridges=bridges, connectors=connectors)) as broker:
+            before = memory_mib("VmRSS")
+            await trio.run_process([sys.executable, __file__, size_mib, str(broker.port), target_port])
+            sys.stdout.write(f"{memory_mib('VmHWM') - before:.1f} ")
+    await target.stdin.aclose()
+    sys.stdout.write((await target.stdout.receive_some()).decode())
+    await target.wait()
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        run_client(int(sys.argv[1]) * MIB, int(sys.argv[2]))
+        run_client(int(sys.argv[1]) * MIB, int(sys.argv[2]), int(sys.argv[3]))
+    elif len(sys.argv) > 1:
+        trio.run(run_source, sys.argv[1])
     else:
-        trio.run(run_broker, sys.argv[1])
+        trio.run(run_target)
