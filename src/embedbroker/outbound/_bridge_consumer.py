@@ -41,6 +41,8 @@ _FULL_THERE: Final = (
     " at the other broker, and nothing passes the message: consume from the queues of that address there, or raise its"
     " max_size_bytes"
 )
+# A broker that syncs its disk slowly confirms all that came meanwhile at once.
+_SETTLED_MAX: Final = 512
 # A wait for room at the other broker is worth a line after this time, and the next line after some more.
 _WAIT_LOGGED_AFTER_S: Final = 10.0
 _WAIT_LOGGED_AGAIN_S: Final = 600.0
@@ -164,7 +166,8 @@ class BridgeConsumer:
 
     def detach(self) -> None:
         """Take nothing more, and return what is not confirmed to its place in the queue."""
-        self.settle_confirmed()
+        while self.confirmed:
+            self.settle_confirmed()
         self._forget()
         self._sender = None
         self._session.close_consumer(_KEY)
@@ -333,10 +336,14 @@ class BridgeConsumer:
         self._sender.fail(f"message {sent.message_id} was not sent: {error}{hint}")
 
     def settle_confirmed(self) -> None:
-        """Acknowledge what the other broker has confirmed since the last call."""
+        """Acknowledge what the other broker has confirmed, as much as a step may take; `advance` does the rest."""
         if not self.confirmed:
             return
         confirmed, self.confirmed = self.confirmed, []
+        if len(confirmed) > _SETTLED_MAX:
+            self.confirmed = confirmed[_SETTLED_MAX:]
+            del confirmed[_SETTLED_MAX:]
+            self._owner.on_output()
         pending, consumer = self.pending, self._consumer
         if consumer is None:
             return

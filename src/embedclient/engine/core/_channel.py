@@ -155,9 +155,12 @@ class Channel:
             cache.clear()
             self.sent_bytes_cached = 0
         else:
+            # One confirmation may be for tens of thousands of packets, in one step of a broker.
+            popleft, size = cache.popleft, 0
             for _ in range(drop_count):
-                for piece in cache.popleft():
-                    self.sent_bytes_cached -= len(piece)
+                for piece in popleft():
+                    size += len(piece)
+            self.sent_bytes_cached -= size
         return drop_count
 
     def unwrapped(self, command_id: int) -> int:
