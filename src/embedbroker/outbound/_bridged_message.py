@@ -12,7 +12,7 @@ from embedbroker.kernel import DivertedMessage, Message, Outcome, split_fqqn
 from embedclient.agent import CoreMessage
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyType, PropertyValue, RoutingType, TypedValue
-from embedclient.wire.core import ROUTE_TO, RouteWriter
+from embedclient.wire.core import ROUTE_TO, MessageType, RouteWriter, decode_text, encode_text
 
 __all__ = [
     "BRIDGE_DUPLICATE_ID",
@@ -74,6 +74,49 @@ class BridgedMessage(DivertedMessage):
         timestamp: Wall time of sending in Unix milliseconds; 0 if the sender gave none.
     """
 
+    def __init__(self, message: CoreMessage, address: str, *, is_large: bool) -> None:
+        super().__init__(message, address)
+        self._core = message
+        self._is_large = is_large
+        self._body: bytes | None = None
+
+    @property
+    def body(self) -> str | bytes | None:
+        """Return the body: the text of a text message, the encoded bytes of any other; may be set, in the same type.
+
+        Raises:
+            ValueError: It is that of a large message, which is never in memory, or it is malformed.
+        """
+        self._require_small()
+        data = bytes(self._core.body) if self._body is None else self._body
+        if self._core.type != MessageType.TEXT:
+            return data
+        try:
+            return decode_text(data)
+        except RemoteProtocolError as error:
+            raise ValueError(f"the body is malformed: {error}") from None
+
+    @body.setter
+    def body(self, value: str | bytes | None) -> None:
+        self._require_small()
+        if self._core.type == MessageType.TEXT:
+            if not isinstance(value, str | None):
+                raise TypeError(f"the body of a text message is a str or None, not {type(value).__name__}")
+            self._body = encode_text(value)
+        elif isinstance(value, bytes):
+            self._body = value
+        else:
+            raise TypeError(f"the body of a message without text is bytes, not {type(value).__name__}")
+
+    def _require_small(self) -> None:
+        if self._is_large:
+            raise ValueError("the body of a large message is sent in chunks: a transformer has its properties only")
+
+    @property
+    def changed_body(self) -> bytes | None:
+        """Return the encoded body that was set; None for none."""
+        return self._body
+
 
 class AddressForwarding:
     """Send messages to an address of the other broker, or to their own one there, as a `BridgeConfig` defines it.
@@ -117,7 +160,8 @@ class AddressForwarding:
         try:
             if config.transformer is None:
                 return original.copy_for(address, changes=changes, removals=removals, expiration=original.expiration)
-            return _transformed(original, config, address, changes, removals)
+            is_large = bool(message.body_number)
+            return _transformed(original, config, address, changes, removals, is_large=is_large)
         except RemoteProtocolError as error:
             raise NotForwarded(f"it cannot be copied: {error}") from None
 
@@ -224,14 +268,18 @@ def _transformed(
     address: str,
     changes: dict[str, PropertyValue | TypedValue],
     removals: list[str],
+    *,
+    is_large: bool,
 ) -> CoreMessage:
     assert config.transformer is not None
     copy = original.copy_for(address, changes=changes, removals=removals, expiration=original.expiration)
-    bridged = BridgedMessage(copy, address)
+    bridged = BridgedMessage(copy, address, is_large=is_large)
     bridged.original_address = original.address
     try:
         config.transformer(bridged)
         set_by_it, removed = bridged.changed()
+        if bridged.changed_body is not None:
+            copy = copy.with_body(bridged.changed_body)
         return copy.copy_for(bridged.address, changes=set_by_it, removals=removed, expiration=copy.expiration)
     except BaseException as error:
         # The transformer belongs to the application: an error of it must keep back this message alone.

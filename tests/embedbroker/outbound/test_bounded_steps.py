@@ -28,9 +28,9 @@ class Steps:
         self._step = node.step
         node.step = self.step  # type: ignore[method-assign]
 
-    def step(self, event: Input, now: Instant) -> list[Output]:
+    def step(self, input: Input, now: Instant) -> list[Output]:
         before = self._counts()
-        outputs = self._step(event, now)
+        outputs = self._step(input, now)
         for name, counts in self._counts().items():
             earlier = before.get(name, (0, 0))
             change = max(abs(one - other) for one, other in zip(counts, earlier, strict=True))

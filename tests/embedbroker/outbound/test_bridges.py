@@ -198,6 +198,28 @@ async def test_with_injected_transformer(broker_factory: MakeBroker) -> None:
     assert await manage(source).get("bridge.to-b", "TransformerClassName") == change.__qualname__
 
 
+async def test_a_transformer_changes_bodies_but_of_large_messages(
+    broker_factory: MakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    def shout(message: BridgedMessage) -> None:
+        body = message.body
+        assert body is not None
+        message.body = body.upper()
+        assert message.body == body.upper()
+        message.set_property("size", len(body))
+
+    source, target = await started(broker_factory, transformer=shout)
+    async with session_at(source.url) as session:
+        producer = session.create_producer(ORDERS)
+        for content in ("one", b"two", "x" * 300_000, "häß"):
+            await producer.send(content)
+    await target.wait_for(queue="arrivals", count=3)
+    assert await queued(target, "arrivals") == ["ONE", b"TWO", "HÄSS"]
+    assert [message.properties["size"] for message in await target.messages("arrivals")] == [3, 3, 3]
+    await source.wait_for(queue="orders", count=1)
+    assert "leaves message" in caplog.text and "a transformer has its properties only" in caplog.text
+
+
 async def test_a_message_that_cannot_be_forwarded_stays_and_the_others_pass(
     broker_factory: MakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
