@@ -198,9 +198,9 @@ async def test_with_injected_transformer(broker_factory: MakeBroker) -> None:
     assert await manage(source).get("bridge.to-b", "TransformerClassName") == change.__qualname__
 
 
-async def test_a_transformer_changes_bodies_but_of_large_messages(
-    broker_factory: MakeBroker, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_with_transformer(broker_factory: MakeBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """It changes a property and the body; that of a large message is not there, and the message stays."""
+
     def shout(message: BridgedMessage) -> None:
         body = message.body
         assert body is not None
