@@ -38,8 +38,9 @@ __all__ = ["Redistribution"]
 
 # Share of a step's work that moving one message takes, beside its dispatch.
 _MOVE_COST = 4
-# The same for messages that move together.
+# The same for messages that move together, and portions of them before other work has its turn.
 _RUN_COST = 2
+_RUNS_MAX = 4
 # Below all priorities of consumers: those get what they want first.
 _PRIORITY = -(1 << 40)
 _ANYCAST = 1
@@ -310,14 +311,31 @@ class Redistribution:
             self._deferred.add(self._move_given(taker))
 
     def _move_given(self, taker: _Taker) -> Iterator[None]:
-        """Move one portion, in one transaction, and make room for the next."""
+        """Move what was given, with runs of what follows it, and make room for the next."""
         if self._expected.pop(taker, self) is self:
             # It was cancelled.
             return
-        given = list(taker.consumer.unsettled.take_all())
-        # With those that were found expired on the way.
-        count = len(given)
-        queue = taker.queue
+        queue, given = taker.queue, list(taker.consumer.unsettled.take_all())
+        for _ in range(_RUNS_MAX):
+            count, cost, is_run = self._move_portion(taker, given)
+            yield from repeat(None, count * cost)
+            if self._active.get(queue) is not taker:
+                return
+            if not is_run or count < AT_ONCE_MAX:
+                taker.consumer.add_credit(AT_ONCE_MAX)
+                return
+            given = []
+        # The first message of a run is given in turn.
+        taker.consumer.add_credit(1)
+
+    def _move_portion(self, taker: _Taker, given: list[Reference]) -> tuple[int, int, bool]:
+        """Move one portion, in one transaction.
+
+        Returns:
+            How many messages left the queue, with those that were found expired on the way; what moving one of them
+            has cost; and whether all go the same way.
+        """
+        count, queue = len(given), taker.queue
         group = self.group_of(queue)
         only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
         if only is not None and not queue.consumers and queue.cursor is None:
@@ -325,14 +343,10 @@ class Redistribution:
             run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
             count += looked_at
             given += run
-        cost = _RUN_COST
-        if only is None or not given or not self._move_run(taker, given, only):
-            self._move(taker, given, only)
-            cost = _MOVE_COST
-        yield from repeat(None, count * cost)
-        if self._active.get(queue) is taker:
-            # The first message of a run is given in turn.
-            taker.consumer.add_credit(1 if only is not None and count >= AT_ONCE_MAX else AT_ONCE_MAX)
+        if only is not None and given and self._move_run(taker, given, only):
+            return count, _RUN_COST, True
+        self._move(taker, given, only)
+        return count, _MOVE_COST, only is not None
 
     def _move_run(self, taker: _Taker, run: list[Reference], only: RemoteBinding) -> bool:
         """Move messages that all go the same way. Return False, without effect, if each must be looked at."""

@@ -382,7 +382,7 @@ def test_many_messages_move_in_portions_and_in_order(stage: Stage) -> None:
         stage.run(2000)
         most = max(most, counts(stage)[3] - before)
         steps += 1
-    assert 0 < most <= 128 and len(taker.texts) == steps
+    assert 0 < most <= 256 and len(taker.texts) == steps
     assert moved(stage) == [str(number) for number in range(3000)]
     assert counts(stage) == (0, 0, 3000, 3000)
     stage.kernel.check()
