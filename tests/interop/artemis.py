@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.interop.artemis_instance import create_instance
 from tests.interop.jvm import SMALL_PROGRAM
 from tests.interop.programs import Program
-from tests.interop.registry import artemis_home
+from tests.interop.registry import ARTEMIS_VERSION, artemis_home
 
 START_SECONDS_MAX = 120
 READY = r"AMQ2210(07|10): (Backup )?Server is now (active|live)"
@@ -41,12 +41,14 @@ class ArtemisBroker:
         port: int | None = None,
         options: Sequence[str | Path] = (),
         changes: Mapping[str, str] | None = None,
+        version: str = ARTEMIS_VERSION,
     ) -> None:
         """`options` are further ones of `artemis create`; `changes` replace texts of the broker.xml that it makes."""
         self.directory = directory
         self.port = port or free_port()
         self.url = f"tcp://127.0.0.1:{self.port}"
         self._journal = journal
+        self._version = version
         self._memory = memory
         self._options = options
         self._changes = changes or {}
@@ -108,7 +110,7 @@ class ArtemisBroker:
         options = f"--no-web --allow-anonymous --silent --host 127.0.0.1 --default-port {self.port} --{self._journal}"
         off = "--no-amqp-acceptor --no-mqtt-acceptor --no-stomp-acceptor --no-hornetq-acceptor"
         user = f"--user admin --password admin --java-memory {self._memory}"
-        create_instance(self.directory, [*f"{options} {off} {user}".split(), *self._options])
+        create_instance(self.directory, [*f"{options} {off} {user}".split(), *self._options], self._version)
         settings = self.directory / "etc" / "broker.xml"
         # Clients of 1.x call a queue jms.queue.NAME; Artemis takes that only from an acceptor configured for it.
         prefixes = r"\1anycastPrefix=jms.queue.;multicastPrefix=jms.topic.;"

@@ -12,16 +12,16 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.interop.registry import artemis_home, cache_directory, one_at_a_time
+from tests.interop.registry import ARTEMIS_VERSION, artemis_home, cache_directory, one_at_a_time
 
 # The first of the ports in a model; no number like it is in a file of Artemis.
 MODEL_PORT = 59001
 
 
-def create_instance(directory: Path, options: Sequence[str | Path]) -> None:
+def create_instance(directory: Path, options: Sequence[str | Path], version: str = ARTEMIS_VERSION) -> None:
     """Make what `artemis create DIRECTORY OPTIONS` makes; ports are those behind `127.0.0.1:` or `--default-port`."""
     words = [str(word) for word in options]
-    home = artemis_home()
+    home = artemis_home(version)
     own: dict[str, str] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         ports = re.findall(r"127\.0\.0\.1:(\d+)", word) + ([following] if word == "--default-port" else [])

@@ -21,6 +21,8 @@ from typing import NoReturn
 import pytest
 
 ARTEMIS_VERSION = "2.44.0"
+# The newest older one whose archive is still to be had by Maven, which a bridge of ours has to reach, too.
+OLDER_ARTEMIS_VERSION = "2.31.2"
 CLIENT_VERSIONS = ("2.44.0", "2.6.4", "1.5.6")
 JAVA_SOURCE = Path(__file__).parent / "java"
 APPLICATIONS_SOURCE = Path(__file__).parent / "applications"
@@ -71,20 +73,20 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 @cache
-def artemis_home() -> Path:
+def artemis_home(version: str = ARTEMIS_VERSION) -> Path:
     """The unpacked distribution of Apache Artemis."""
     peers = cache_directory()
     with one_at_a_time(peers / "artemis.lock"):
-        return _unpacked_artemis(peers)
+        return _unpacked_artemis(peers, version)
 
 
-def _unpacked_artemis(peers: Path) -> Path:
-    home = peers / f"apache-artemis-{ARTEMIS_VERSION}"
+def _unpacked_artemis(peers: Path, version: str) -> Path:
+    home = peers / f"apache-artemis-{version}"
     if (home / "complete").exists():
         return home
-    archive = peers / f"apache-artemis-{ARTEMIS_VERSION}-bin.zip"
+    archive = peers / f"apache-artemis-{version}-bin.zip"
     if not archive.exists():
-        artifact = f"org.apache.activemq:apache-artemis:{ARTEMIS_VERSION}:zip:bin"
+        artifact = f"org.apache.activemq:apache-artemis:{version}:zip:bin"
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
         _maven(goal, f"-Dartifact={artifact}", f"-DoutputDirectory={peers}", directory=peers)
     shutil.rmtree(home, ignore_errors=True)

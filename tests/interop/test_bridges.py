@@ -12,6 +12,7 @@ from embedbroker import AddressConfiguration, BridgeConfig, EmbeddedBroker, Queu
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory, Session
 from tests.interop.artemis import ArtemisBroker, free_port
+from tests.interop.registry import ARTEMIS_VERSION, OLDER_ARTEMIS_VERSION
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 
@@ -54,9 +55,10 @@ def take(url: str, count: int) -> list[object]:
         return [message.body for message in messages if message is not None]
 
 
-def test_a_bridge_to_artemis(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [ARTEMIS_VERSION, OLDER_ARTEMIS_VERSION])
+def test_a_bridge_to_artemis(tmp_path: Path, version: str) -> None:
     changes = {"</addresses>": f"{QUEUES.format('arrivals')}</addresses>"}
-    with ArtemisBroker(tmp_path / "artemis", changes=changes) as artemis:
+    with ArtemisBroker(tmp_path / "artemis", changes=changes, version=version) as artemis:
         bridge = BridgeConfig(
             "to-artemis",
             "orders",

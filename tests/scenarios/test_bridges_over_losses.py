@@ -155,7 +155,7 @@ async def test_reconnect_same_node_after_delivery_with_blocking(
     await source.assert_empty("orders")
     way_of(request).partition("from_broker")
     await send(source, numbered(1, 11))
-    # All are there, and the source has heard of none.
+    # All are there, and the source has no confirmation of any.
     await broker_clock.advance(0.5)
     assert await manage(target).message_count("arrivals") == 11
     await source.wait_for(queue="orders", count=10)
