@@ -148,7 +148,12 @@ def remove_what_moves_before_the_confirmation(patch: pytest.MonkeyPatch) -> None
     replace(patch, "wait for the confirmation of a move", hasty)
 
 
+def drop_what_was_chosen_and_is_gone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Forwarding, "chosen", lambda self, message, address, ids: address.chosen(ids))
+
+
 CLUSTER_BUGS: list[Bug] = [
+    drop_what_was_chosen_and_is_gone,
     forget_the_end_of_a_consumer,
     forget_a_consumer,
     count_consumers_again_after_a_reconnect,
