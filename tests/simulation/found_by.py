@@ -77,7 +77,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "keep_messages_when_the_connection_is_lost": 4,
         "keep_the_bindings_of_a_node_that_left": 21,
         "move_to_one_of_several_queues": 20,
-        "move_without_ids": 379,
+        "move_without_ids": 299,
         "name_one_queue_of_each_node": 4,
         "never_try_again": 2,
         "remove_what_moves_before_the_confirmation": 62,
