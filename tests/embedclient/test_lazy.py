@@ -8,6 +8,7 @@ from importlib import import_module
 
 import pytest
 
+import embedbroker
 import embedclient
 from embedclient import errors
 from embedclient.model import JMSMessage
@@ -50,7 +51,7 @@ def test_a_name_is_loaded_once_and_stays() -> None:
 def test_a_name_may_be_another_one_inside_or_the_module_itself() -> None:
     assert embedclient.Message is JMSMessage
     assert embedclient.errors is errors
-    assert dir(embedclient) == embedclient.__all__
+    assert dir(embedclient) == embedclient.__all__ and dir(embedbroker) == embedbroker.__all__
 
 
 def test_a_missing_library_names_the_extra_that_brings_it() -> None:

@@ -79,7 +79,7 @@ class Membership:
         log: Callable[[str], None],
         followers: Sequence[Membership] = (),
         *,
-        note: Callable[[str], None] | None = None,
+        inform: Callable[[str], None] | None = None,
     ) -> None:
         self.now = Instant(0.0, 0)
         # A hosted backup that serves no client: the broker at its place is its host, a member like any other.
@@ -99,7 +99,7 @@ class Membership:
         self._version = version
         self._dialer = dialer
         self._log = log
-        self._note = note or log
+        self._inform = inform or log
         self.inbound_peers = InboundPeers(self.topology, self._credentials, version, self._on_announce, log)
         #: Handlers of the packets on the control channel of a link.
         self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
@@ -433,7 +433,7 @@ class Membership:
             self._report(f"{reason}: cluster_user and cluster_password must be the same on all brokers of a cluster")
         elif link.was_authorized:
             if end is LinkEnd.DISCONNECTED:
-                self._note(f"the connection to {link.name} is over: it stops")
+                self._inform(f"the connection to {link.name} is over: it stops")
             else:
                 self._log(f"lost the connection to {link.name}: {reason}")
             self._remove_at(link.connector)

@@ -112,12 +112,12 @@ def _make_memberships(
     first = config.cluster_connection
     others = [
         Membership(
-            config, each, SERVER_VERSION, dials, prefixed(each.name, log.warning), note=prefixed(each.name, log.info)
+            config, each, SERVER_VERSION, dials, prefixed(each.name, log.warning), inform=prefixed(each.name, log.info)
         )
         for each in config.cluster_connections
         if each is not first
     ]
-    membership = Membership(config, first, SERVER_VERSION, dials, log.warning, others, note=log.info)
+    membership = Membership(config, first, SERVER_VERSION, dials, log.warning, others, inform=log.info)
     Voter.of(membership, grants, log.warning)
     refuse_foreign_backups(membership, log.warning)
     return (membership, *others)

@@ -480,7 +480,9 @@ class Replica:
             return
         self._reported = True
         kind, text, refusal = self._over
-        self._log(f"replication is over, {'in sync' if self._in_sync else 'not in sync'}: {text}")
+        # A primary that hands over in order is an ordinary event.
+        write = self._inform if kind is EndingKind.FAIL_OVER else self._log
+        write(f"replication is over, {'in sync' if self._in_sync else 'not in sync'}: {text}")
         if self.owner is not None:
             self.owner.on_over(Ending(kind, text, self._in_sync, refusal, self._unusable), self.status)
 

@@ -436,7 +436,7 @@ class ReplicationActivation:
             self._stand_by(event)
             return
         self._note_in_sync(status)
-        self._log(True, f"lost the live broker: {ending.text}")
+        self._log(ending.kind is not EndingKind.FAIL_OVER, f"lost the live broker: {ending.text}")
         self._pursue(event)
 
     # -- others that wait ----------------------------------------------------------------------------------------
