@@ -428,7 +428,7 @@ def test_who_took_over_stays_in_its_own_topology_whatever_the_one_before_says_of
     brokers.until_role("q", Role.LIVE)
     cluster = brokers.node("q").cluster
     assert cluster is not None and cluster.topology.removal_of(before.node_id) is not None
-    link = cast(ControlLink, SimpleNamespace(connector=before.live, waits=False))
+    link = cast(ControlLink, SimpleNamespace(connector=before.live, waits=False, is_met=False))
     cluster.on_packet(link, ClusterTopologyV4(False, before.node_id, 1, before.live, None, False, None, None, 136))
     own = cluster.topology.members[before.node_id].live
     assert own is not None and own.leads_where(cluster.connector)
