@@ -36,7 +36,7 @@ _KEY: Final = 1
 _LOGGED_MAX: Final = 10_000
 # Copies that are made before any of them leaves, and messages that leave in one step: about 5 ms.
 _RUN_MAX: Final = 64
-_STEP_MAX: Final = 1_024
+STEP_MAX: Final = 1_024
 _FULL_THERE: Final = (
     " at the other broker, and nothing passes the message: consume from the queues of that address there, or raise its"
     " max_size_bytes"
@@ -217,7 +217,7 @@ class BridgeConsumer:
 
     def _send_taken(self) -> None:
         """Send what was taken, as much as may leave now; what is left of a lot leaves in the next steps."""
-        taken, left = self._taken, _STEP_MAX
+        taken, left = self._taken, STEP_MAX
         while (sender := self._sender) is not None and sender.failure is None:
             if not self._copies:
                 if not taken:

@@ -513,7 +513,7 @@ async def test_a_step_sends_a_part_of_a_lot(
     broker_cluster: MakeCluster, broker_clock: BrokerClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rest follows in the next steps, in order; no event of the network is awaited for it."""
-    monkeypatch.setattr("embedbroker.outbound._bridge_consumer._STEP_MAX", 1)
+    monkeypatch.setattr("embedbroker.outbound._bridge_consumer.STEP_MAX", 1)
     cluster = broker_cluster(2, brokers={"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}})
     a, b = cluster.nodes
     await cluster.start()
