@@ -96,7 +96,8 @@ def test_files_are_domain_nouns() -> None:
 
 
 def test_modules_say_what_they_are_responsible_for() -> None:
-    assert [name_of(path) for path in EVERYTHING if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    # Without a parser: it begins with its docstring.
+    assert [name_of(path) for path in EVERYTHING if re.match(r'\s*r?"""\s*\S', path.read_text()) is None] == []
 
 
 def test_nothing_is_left_for_later() -> None:
@@ -122,7 +123,8 @@ def test_no_handler_swallows_everything() -> None:
     handlers = (
         (path, node)
         for path in SOURCES
-        for node in ast.walk(ast.parse(path.read_text()))
+        if re.search(r"\bexcept\b", source := path.read_text())
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.ExceptHandler)
     )
     assert [f"{name_of(path)}:{handler.lineno}" for path, handler in handlers if broad(handler)] == []
@@ -135,7 +137,8 @@ def test_tests_do_not_sleep() -> None:
     sleeping = [
         f"{name_of(path)}:{call.lineno}"
         for path in TESTS
-        for call in ast.walk(ast.parse(path.read_text()))
+        if re.search(r"\bsleep\w*\(", source := path.read_text())
+        for call in ast.walk(ast.parse(source))
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and isinstance(call.func.value, ast.Name)
