@@ -104,15 +104,20 @@ async def test_a_connection_that_is_closed_while_its_link_is_cut_loses_acknowled
 
 @define
 class Cuts:
-    """Cuts the link of a broker at times that the plan draws, as long as it goes on."""
+    """Cuts the link of a broker at times that the plan draws, as long as it goes on.
+
+    In real time each cut gives the next one a little more time: a slow machine gets on between two cuts, too.
+    """
 
     broker: ManagedBroker
     plan: FaultPlan
     seconds_between_max: float
+    grows_by: float = 1.0
     goes_on: bool = True
 
     def next(self) -> None:
         self.plan.within(self.seconds_between_max, self.cut)
+        self.seconds_between_max *= self.grows_by
 
     def cut(self) -> None:
         if self.goes_on:
@@ -199,7 +204,7 @@ async def cut_again_and_again(
     broker: ManagedBroker, plan: FaultPlan, clock: BrokerClock
 ) -> AsyncIterator[ConnectionFactory]:
     """A factory whose connections fail at random times; when all is done the broker has no message left."""
-    cuts = Cuts(broker, plan, 0.2 if clock.is_virtual else 0.05)
+    cuts = Cuts(broker, plan, 0.2) if clock.is_virtual else Cuts(broker, plan, 0.05, grows_by=1.03)
     cuts.next()
     if clock.is_virtual:
         # Without it nothing is under way when virtual time passes, and calls would never be cut in the middle.
