@@ -100,7 +100,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def search(session: nox.Session) -> None:
-    """Run what `tests` leaves out: thousands of generated cases, seeds of the simulation, drills of seconds."""
+    """Run what `tests` leaves out: thousands of cases, seeds of the simulation, drills, scenarios over TCP."""
     _install(session, "-e", ".[dev]")
     chosen = session.posargs or ["-n", "auto", "--dist", "worksteal"]
     session.run("python", "-m", "pytest", "-m", "search", *chosen)
