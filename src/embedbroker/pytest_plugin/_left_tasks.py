@@ -80,16 +80,15 @@ async def run_and_prove(body: Callable[[], Awaitable[object]]) -> object:
 def _goes_on(task: asyncio.Task[Any]) -> bool:
     if task.done() or task.cancelling():
         return False
-    return task.get_name() == _CONNECTION or not _is_of_client(task)
+    return task.get_name() == _CONNECTION or not _is_ours(task)
 
 
-def _is_of_client(task: asyncio.Task[Any]) -> bool:
-    """Return True for a task inside of a connection, such as that of a listener: it ends with the connection."""
-    client = sys.modules.get("embedclient.asyncio")
+def _is_ours(task: asyncio.Task[Any]) -> bool:
+    """Return True for a task inside of a connection, which ends with it, and for one that carries out a plan."""
     code = getattr(task.get_coro(), "cr_code", None)
-    if client is None or client.__file__ is None or code is None:
-        return False
-    return Path(code.co_filename).parent == Path(client.__file__).parent
+    client = getattr(sys.modules.get("embedclient.asyncio"), "__file__", None)
+    places = {Path(file).parent for file in (__file__, client) if file is not None}
+    return code is not None and Path(code.co_filename).parent in places
 
 
 def _described(task: asyncio.Task[Any]) -> str:
