@@ -209,15 +209,7 @@ class TestIt:
     async def test_task(self, embedded_broker, connection):
         kept.append(asyncio.create_task(asyncio.sleep(1000)))
 
-    async def test_that_leaves_nothing(self, connection, embedded_broker, fault_plan):
-        begun = asyncio.Event()
-
-        async def beside():
-            begun.set()
-            await asyncio.sleep(1000)
-
-        fault_plan.at(0.0, beside)
-        await begun.wait()
+    async def test_that_leaves_nothing(self, connection, embedded_broker):
         own = await ConnectionFactory(embedded_broker.url).connect()
         session = await connection.session()
         consumer = await session.create_consumer(ORDERS)
