@@ -5,17 +5,17 @@ from __future__ import annotations
 from random import Random
 
 from embedbroker.kernel import QueueDefinition
-from embedbroker.storage import Journal, ListFiles, segment_range
+from embedbroker.storage import Journal, JournalSettings, ListFiles, segment_range
 from embedbroker.testing._disk import SimulatedDisk
-from tests.embedbroker.storage.journal_model import NOW, RecordedJournal, StoredMessage, recover
+from tests.embedbroker.storage.journal_model import NOW, SMALL, RecordedJournal, StoredMessage, recover
 
 
 class Traffic:
     """A journal with a queue through which messages flow, and another one in which some stay."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, settings: JournalSettings = SMALL) -> None:
         self.random = Random(seed)
-        self.recorded = RecordedJournal(SimulatedDisk())
+        self.recorded = RecordedJournal(SimulatedDisk(), settings)
         self.recorded.open()
         self.recorded.settle()
         self.recorded.call("add_queue", QueueDefinition(1, "flow", "a", 1))

@@ -46,15 +46,21 @@ class Forwarding:
     def on_left(self, bindings: Iterable[RemoteBinding]) -> None:
         """Keep bindings that are gone because a broker has stopped, for messages that others have sent before.
 
-        They go to the store-and-forward queue, as those of this broker did. A bound one takes its messages itself.
+        They go to the store-and-forward queue, as those of this broker did. A bound one takes its messages itself. Of
+        several the shortest counts: a longer one may lead back over this broker, and messages would circulate.
         """
-        self._left.update((each.announced_id, each) for each in bindings)
+        for each in bindings:
+            known = self._left.get(each.announced_id)
+            if known is None or each.distance <= known.distance or known.store_and_forward.deleted:
+                self._left[each.announced_id] = each
         while len(self._left) > _LEFT_MAX:
             del self._left[next(iter(self._left))]
 
-    def on_binding(self, _binding: RemoteBinding, binding_id: int) -> None:
-        """Forget what was there before. Observes `CommitObserver.remote_binding_added`."""
-        self._left.pop(binding_id, None)
+    def on_binding(self, binding: RemoteBinding, binding_id: int) -> None:
+        """Forget what was there before, unless it was shorter. Observes `CommitObserver.remote_binding_added`."""
+        known = self._left.get(binding_id)
+        if known is not None and binding.distance <= known.distance:
+            del self._left[binding_id]
 
     def choose(self, message: Message, address: Address, routing_type: int | None) -> Chosen:
         """Return the queues that take a message, those of wildcard addresses too, and the remote bindings.

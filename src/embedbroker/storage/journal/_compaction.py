@@ -43,8 +43,6 @@ _REMOVED = {
     RecordKind.REMOVE_GROUP: RecordKind.GROUP,
 }
 _SIZE_AND_KIND = Struct("<IB")
-# Looking at so many takes up to 1 ms.
-_RECORDS_PER_STEP = 1_500
 
 
 @define(eq=False)
@@ -176,13 +174,14 @@ class Compaction:
             length = min(max(self.settings.compaction_slice_bytes, walk.wanted), segment.end - offset)
             data = yield from read(segment.name, offset, length)
             batches = walk.feed(data, offset, at_end=offset + length >= segment.end)
-            for outside in self._outside:
-                self._take_ghosts(outside)
+            self._take_ghosts_outside()
             for batch in batches:
                 self._filter(data, batch.start, batch.end, segment)
-                if self._filtered >= _RECORDS_PER_STEP:
+                if self._filtered >= self.settings.compaction_step_records:
                     self._filtered = 0
                     yield ()
+                    # What has died meanwhile is in the index no more.
+                    self._take_ghosts_outside()
             if self._size >= self.settings.compaction_slice_bytes:
                 yield from self._write_batch(BatchFlags.COMPACTED)
         if walk.offset < segment.end:
@@ -357,6 +356,10 @@ class Compaction:
             self.definitions.add(key)
             return True
         return False
+
+    def _take_ghosts_outside(self) -> None:
+        for segment in self._outside:
+            self._take_ghosts(segment)
 
     def _take_ghosts(self, segment: Segment) -> None:
         taken = self._ghosts_taken.get(segment, 0)

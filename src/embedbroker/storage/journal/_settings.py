@@ -35,6 +35,8 @@ class JournalSettings:
     recovery_slice_bytes: int = 1 * MIB
     # One slice of compaction shares the loop with traffic: below 1 ms. One that holds many records takes several steps.
     compaction_slice_bytes: int = 256 * KIB
+    # So many records are looked at in one step: up to 1 ms.
+    compaction_step_records: int = 1_500
     # The background syncs after this many bytes: one large sync would delay those of the journal.
     background_sync_bytes: int = 1 * MIB
     # A segment is worth rewriting when at most this share of its messages is still alive ...

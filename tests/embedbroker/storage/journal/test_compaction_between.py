@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+from attrs import evolve
+
 from embedbroker.kernel import AddressDefinition, DuplicateId, QueueDefinition
 from embedbroker.storage import Lane, Rename
 from embedbroker.storage.journal._batch import BATCH_HEADER_BYTES
 from embedbroker.storage.journal._segments import COMPACTING, segment_name
 from embedclient.model import Instant
-from tests.embedbroker.storage.journal_model import NOW, recover
+from tests.embedbroker.storage.journal_model import NOW, SMALL, recover
 from tests.embedbroker.storage.journal_traffic import Traffic, compacted, look_for_work
 
 ADD_BYTES = 64 + 16  # a record of a message in one queue, without the message
@@ -157,3 +160,43 @@ def test_delivery_counts_go_with_their_queue() -> None:
     assert traffic.journal.statistics().queues_with_counts == 0
     journal = recover(traffic.recorded.disk)
     assert journal.statistics().queues_with_counts == 0
+
+
+@pytest.mark.parametrize("commit_at", range(3, 12))
+def test_an_acknowledgement_that_is_committed_while_compaction_looks_at_its_slice_survives(commit_at: int) -> None:
+    """1. A transaction acknowledges messages of an older segment. 2. Its records are in a slice that takes compaction
+    several steps; between them the transaction is committed. 3. The messages must not come back."""
+    settings = evolve(SMALL, compaction_slice_bytes=16 * 1024, compaction_step_records=10)
+    traffic = Traffic(settings=settings)
+    recorded, background = traffic.recorded, traffic.journal.background
+    background.stopped = True
+    traffic.fill()  # the definitions are not compacted together with what follows
+    acknowledged, transaction_id = traffic.fill()[:10], traffic.take_id()
+    traffic.fill()
+    gone = [traffic.add(2) for _ in range(8)]
+    recorded.settle()
+    for message_id in acknowledged[:5]:
+        recorded.call("acknowledge", message_id, 2, transaction_id)
+    recorded.settle()
+    gone += [traffic.add(2) for _ in range(8)]
+    recorded.settle()
+    for message_id in acknowledged[5:]:
+        recorded.call("acknowledge", message_id, 2, transaction_id)
+    recorded.settle()
+    gone += traffic.fill()[1:] + traffic.fill()[1:]
+    traffic.fill()
+    for message_id in reversed(gone):
+        recorded.call("acknowledge", message_id, 2, 0)
+    recorded.settle()
+    background.stopped = False
+    # Each turn is one step of compaction, or one disk operation.
+    for _ in range(commit_at):
+        traffic.journal.on_tick(NOW)
+        recorded.step()
+    recorded.call("commit", transaction_id, [])
+    look_for_work(recorded)
+    assert compacted(traffic.journal)
+    journal = recover(recorded.disk, settings)
+    assert journal.recovered is not None
+    found = {message.message_id for message in journal.recovered.take_messages(100_000)}
+    assert found.isdisjoint(acknowledged)
