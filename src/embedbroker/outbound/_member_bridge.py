@@ -280,9 +280,8 @@ class MemberBridge:
                 case BindingAdded(binding):
                     ways.add(binding)
                 case BindingRemoved(binding):
-                    was_bound = binding.id != 0
                     ways.remove(binding)
-                    if was_bound and binding.distance > 1:
+                    if binding.distance > 1:
                         # The broker behind may have stopped; the neighbour of that one finds out what is deleted.
                         self._parts.kernel.forwarding.on_left((binding,))
                 case BindingConnected(binding) | BindingDisconnected(binding):

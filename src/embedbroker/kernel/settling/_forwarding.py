@@ -30,37 +30,42 @@ Copy = tuple[Message, Queue]
 _ANYCAST = int(RoutingType.ANYCAST)
 _NONE: Sequence[RemoteBinding] = ()
 _LEFT_MAX: Final = 10_000
+_NEAREST_MAX: Final = 100_000
 
 
 class Forwarding:
     """Choose queues and remote bindings for messages, and make the copies for other brokers."""
 
-    __slots__ = ("_addresses", "_ids", "_left")
+    __slots__ = ("_addresses", "_ids", "_left", "_nearest")
 
     def __init__(self, addresses: AddressManager, ids: Ids) -> None:
         self._addresses = addresses
         self._ids = ids
         # By announced id: the bindings of members that have stopped, and for which messages may be on their way.
         self._left: dict[int, RemoteBinding] = {}
+        # By announced id: the smallest distance at which a queue was ever bound in this life of the broker.
+        self._nearest: dict[int, int] = {}
 
     def on_left(self, bindings: Iterable[RemoteBinding]) -> None:
         """Keep bindings that are gone because a broker has stopped, for messages that others have sent before.
 
-        They go to the store-and-forward queue, as those of this broker did. A bound one takes its messages itself. Of
-        several the shortest counts: a longer one may lead back over this broker, and messages would circulate.
+        They go to the store-and-forward queue, as those of this broker did. Only the shortest way counts that ever led
+        to a queue: it becomes shorter with each broker. A longer one may lead back, and messages would circulate.
         """
         for each in bindings:
-            known = self._left.get(each.announced_id)
-            if known is None or each.distance <= known.distance or known.store_and_forward.deleted:
+            if each.distance == self._nearest.get(each.announced_id):
                 self._left[each.announced_id] = each
         while len(self._left) > _LEFT_MAX:
             del self._left[next(iter(self._left))]
 
     def on_binding(self, binding: RemoteBinding, binding_id: int) -> None:
-        """Forget what was there before, unless it was shorter. Observes `CommitObserver.remote_binding_added`."""
-        known = self._left.get(binding_id)
-        if known is not None and binding.distance <= known.distance:
-            del self._left[binding_id]
+        """Note how near a queue is; what was there before is over. Observes `CommitObserver.remote_binding_added`."""
+        nearest = self._nearest.pop(binding_id, binding.distance)
+        self._nearest[binding_id] = min(nearest, binding.distance)
+        if binding.distance <= nearest:
+            self._left.pop(binding_id, None)
+        while len(self._nearest) > _NEAREST_MAX:
+            del self._nearest[next(iter(self._nearest))]
 
     def choose(self, message: Message, address: Address, routing_type: int | None) -> Chosen:
         """Return the queues that take a message, those of wildcard addresses too, and the remote bindings.

@@ -221,6 +221,7 @@ def test_what_was_chosen_behind_a_broker_that_stopped_waits_for_it(stage: Stage)
     near, forwarding = stage.queue("n", "news", MULTICAST), stage.kernel.forwarding
     gone = bind(stage, "s", address="news", routing_name="s")
     chosen = frozenset((gone.announced_id, near.id))
+    forwarding.on_binding(gone, gone.announced_id)
     stage.kernel.address_manager.remove_remote_binding(gone)
     forwarding.on_left((gone,))
     send(stage, letter("a", "news"), queue_ids=chosen)
@@ -236,6 +237,25 @@ def test_what_was_chosen_behind_a_broker_that_stopped_waits_for_it(stage: Stage)
     stage.kernel.teardown.delete_queue(sf(stage))
     send(stage, letter("c", "news"), queue_ids=chosen)
     assert stage.waiting("n") == ["a", "b", "c"]
+
+
+def test_what_waits_for_a_broker_that_stopped_does_not_go_back_on_a_longer_way(stage: Stage) -> None:
+    """A longer way may lead over this broker: two brokers that keep each other's would send a message to and fro."""
+    forwarding, manager = stage.kernel.forwarding, stage.kernel.address_manager
+    stage.queue("own", "news", MULTICAST)
+    near, back = bind(stage, "s", address="news", routing_name="s"), bind(stage, "s", C, address="news")
+    back.distance, back.announced_id = 3, near.announced_id
+    chosen = frozenset((near.announced_id,))
+    forwarding.on_binding(near, near.announced_id)
+    manager.remove_remote_binding(near)
+    forwarding.on_binding(back, back.announced_id)
+    manager.remove_remote_binding(back)
+    forwarding.on_left((back,))
+    send(stage, letter("a", "news"), queue_ids=chosen)
+    assert (queue_ids(stage), queue_ids(stage, C)) == ([], [])
+    forwarding.on_left((near, back))
+    send(stage, letter("b", "news"), queue_ids=chosen)
+    assert (queue_ids(stage), queue_ids(stage, C)) == ([("b", [7])], [])
 
 
 def test_after_its_start_a_broker_waits_for_news_of_queues_one_broker_further(stage: Stage) -> None:
