@@ -243,27 +243,49 @@ class Rerouting:
         """Send a copy to the queues that the message was routed to; one for those that cannot be reached stays."""
         kernel, core = self._kernel, message.to_core()
         assert isinstance(core, CoreMessage), core
+        route = core.route_in(self.queue.name)
+        if not route:
+            return Refused(ErrorCode.ILLEGAL_STATE, "it was not routed to a queue of another broker")
         known_id = core.property(BRIDGE_DUPLICATE_ID)
         duplicate_id = known_id if isinstance(known_id, bytes) else bridge_id(self._node, message)
         stated = core.property("_AMQ_ROUTING_TYPE")
         routing_type = stated if isinstance(stated, int) else None
-        places = self._places(core, core.route_in(self.queue.name) or b"")
+        places = self._places(core, route)
+        id_here = self._id_in_place_of(core.address, duplicate_id) if places.here else None
+        if places.here and id_here is None:
+            return None
+        # A part that follows later must not count as a repetition of the one that goes now.
+        id_left = self._new_id() if places.exist else duplicate_id
         changes: dict[str, PropertyValue] = {}
         removals = [route_property(self.queue.name), BRIDGE_DUPLICATE_ID]
         copy = message.with_changes(core.address, routing_type, changes, removals)
-        for queue, ids in ((self.queue, places.left), (self._queue_there, places.there)):
+        parts = ((self.queue, places.left, id_left), (self._queue_there, places.there, duplicate_id))
+        for queue, ids, unique in parts:
             if ids:
                 self._has_split |= queue is self.queue
                 route = b"".join([each.to_bytes(8, "big", signed=True) for each in ids])
-                routed = copy.with_property(BRIDGE_DUPLICATE_ID, duplicate_id).with_route(queue.name, route)
+                routed = copy.with_property(BRIDGE_DUPLICATE_ID, unique).with_route(queue.name, route)
                 routed.assign_id(kernel.ids.take())
                 kernel.placement.place(routed, [queue], transaction)
-        known = BRIDGE_ID_PREFIX + duplicate_id
-        address = kernel.address_manager.addresses.get(core.address)
-        # The member had it, and it has moved here already. In a transaction that would be an error.
-        if not places.here or (address is not None and kernel.duplicates.is_in_force(address, known)):
+        if id_here is None:
             return None
+        known = BRIDGE_ID_PREFIX + id_here
         return kernel.router.send(copy, routing_type, transaction, known, None, frozenset(places.here))
+
+    def _id_in_place_of(self, name: str, duplicate_id: bytes) -> bytes | None:
+        """Return the id under which a message goes to queues here; None if the member had it, and it is here already.
+
+        The id of this broker came into force with the ids of the member. That of another broker, which had the message
+        first and has scaled down, is in force since then: it proves nothing, and a new one serves.
+        """
+        address = self._kernel.address_manager.addresses.get(name)
+        if address is None or not self._kernel.duplicates.is_in_force(address, BRIDGE_ID_PREFIX + duplicate_id):
+            return duplicate_id
+        return None if duplicate_id.startswith(self._node) else self._new_id()
+
+    def _new_id(self) -> bytes:
+        """Return an id for duplicate detection that no message of this broker has."""
+        return self._node + self._kernel.ids.take().to_bytes(8, "big")
 
     @property
     def _queue_there(self) -> Queue:

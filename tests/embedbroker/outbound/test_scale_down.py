@@ -34,7 +34,7 @@ from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, t
 from tests.scenarios.conftest import MakeBrokers, make_brokers
 from tests.scenarios.groups import start_all
 
-from .test_member_bridges import MakeCluster
+from .test_member_bridges import MakeCluster, bridges_of, node_of
 
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 COUNT = 1_000
@@ -536,6 +536,87 @@ async def test_what_a_member_that_leaves_was_to_send_on_waits_for_it(
     await behind.wait_for(queue="of-2", count=3)
     found = [await queued(each, name) for each, name in ((first, "of-0"), (first, "of-1"), (behind, "of-2"))]
     assert found == [numbered(0, 3)] * 3
+
+
+@pytest.mark.parametrize("target", [0, 3])
+async def test_the_rest_of_a_message_follows_when_there_is_a_way_to_its_queue(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, target: int
+) -> None:
+    """The part that went first does not count as the same message: here, and at the member with the queues."""
+    cluster = broker_cluster(4, max_hops=2, retry_interval_ms=100)
+    first, leaving, behind, _ = cluster.nodes
+    cluster.partition([0, 3], [2])
+    await start_all(cluster.nodes)
+    await broker_clock.advance(8)
+    for node, name in ((leaving, "near"), (behind, "far")):
+        async with session_at(node.url) as session:
+            await (await session.create_shared_durable_consumer(Topic("news"), name)).close()
+    await broker_clock.advance(3)
+    waiting = bridges_of(first)[node_of(leaving).node_id].queue
+    waiting.set_paused(itself=True)
+    async with session_at(first.url) as session:
+        await put(session, numbered(0, 3), Topic("news"))
+    await leaving.broker.scale_down(cluster.nodes[target].url)
+    await broker_clock.advance(2)
+    assert await queued(cluster.nodes[target], "near") == numbered(0, 3)
+    assert waiting.message_count == 3
+    cluster.heal()
+    if target:
+        # So that what is left goes to the same member as what went before.
+        cluster.partition([0], [2])
+    await broker_clock.advance(6)
+    assert await queued(behind, "far") == numbered(0, 3)
+    assert await queued(cluster.nodes[target], "near") == numbered(0, 3)
+    assert waiting.deleted
+
+
+async def test_a_message_of_a_client_behind_one_that_is_divided_is_a_dead_letter(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    """It has no route: only the client put it into the queue of a member."""
+    cluster = broker_cluster(3, topology="chain")
+    await cluster.start()
+    first, leaving, behind = cluster.nodes
+    for node, name in ((leaving, "near"), (behind, "far")):
+        async with session_at(node.url) as session:
+            await (await session.create_shared_durable_consumer(Topic("news"), name)).close()
+    await cluster.wait_formed()
+    await broker_clock.advance(3)
+    waiting = bridges_of(first)[node_of(leaving).node_id].queue
+    waiting.set_paused(itself=True)
+    async with session_at(first.url) as session:
+        await put(session, ["divided"], Topic("news"))
+        await put(session, ["stray"], Topic(waiting.name))
+    assert waiting.message_count == 2
+    await leaving.broker.scale_down(first.url)
+    await broker_clock.advance(3)
+    assert await queued(first, "near") == ["divided"]
+    assert await queued(first, "DLQ") == ["stray"]
+    assert waiting.message_count == 1
+
+
+async def test_messages_that_came_by_one_scale_down_follow_another_one(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    """Their ids are in force since they came; this does not mean that the member had them."""
+    cluster = broker_cluster(3, retry_interval_ms=100)
+    await cluster.start()
+    first, leaving, source = cluster.nodes
+    for node, name in ((first, "own"), (leaving, "near")):
+        async with session_at(node.url) as session:
+            await (await session.create_shared_durable_consumer(Topic("news"), name)).close()
+    await broker_clock.advance(3)
+    waiting = [bridges_of(node)[node_of(leaving).node_id].queue for node in (first, source)]
+    for queue in waiting:
+        queue.set_paused(itself=True)
+    async with session_at(source.url) as session:
+        await put(session, numbered(0, 3), Topic("news"))
+    for node in (source, leaving):
+        await node.broker.scale_down(first.url)
+        await broker_clock.advance(0.5)
+        assert waiting[0].message_count == 3
+    await broker_clock.advance(3)
+    assert await queued(first, "near") == numbered(0, 3)
 
 
 @pytest.mark.parametrize("password", ["secret", "wrong"])
