@@ -251,11 +251,13 @@ class Rerouting:
         stated = core.property("_AMQ_ROUTING_TYPE")
         routing_type = stated if isinstance(stated, int) else None
         places = self._places(core, route)
-        id_here = self._id_in_place_of(core.address, duplicate_id) if places.here else None
-        if places.here and id_here is None:
+        known = BRIDGE_ID_PREFIX + duplicate_id
+        address = kernel.address_manager.addresses.get(core.address)
+        if places.here and address is not None and kernel.duplicates.is_in_force(address, known):
+            # The member had the whole message, and has moved it here. In a transaction that would be an error.
             return None
         # A part that follows later must not count as a repetition of the one that goes now.
-        id_left = self._new_id() if places.exist else duplicate_id
+        id_left = self._node + kernel.ids.take().to_bytes(8, "big") if places.exist else duplicate_id
         changes: dict[str, PropertyValue] = {}
         removals = [route_property(self.queue.name), BRIDGE_DUPLICATE_ID]
         copy = message.with_changes(core.address, routing_type, changes, removals)
@@ -267,25 +269,9 @@ class Rerouting:
                 routed = copy.with_property(BRIDGE_DUPLICATE_ID, unique).with_route(queue.name, route)
                 routed.assign_id(kernel.ids.take())
                 kernel.placement.place(routed, [queue], transaction)
-        if id_here is None:
+        if not places.here:
             return None
-        known = BRIDGE_ID_PREFIX + id_here
         return kernel.router.send(copy, routing_type, transaction, known, None, frozenset(places.here))
-
-    def _id_in_place_of(self, name: str, duplicate_id: bytes) -> bytes | None:
-        """Return the id under which a message goes to queues here; None if the member had it, and it is here already.
-
-        The id of this broker came into force with the ids of the member. That of another broker, which had the message
-        first and has scaled down, is in force since then: it proves nothing, and a new one serves.
-        """
-        address = self._kernel.address_manager.addresses.get(name)
-        if address is None or not self._kernel.duplicates.is_in_force(address, BRIDGE_ID_PREFIX + duplicate_id):
-            return duplicate_id
-        return None if duplicate_id.startswith(self._node) else self._new_id()
-
-    def _new_id(self) -> bytes:
-        """Return an id for duplicate detection that no message of this broker has."""
-        return self._node + self._kernel.ids.take().to_bytes(8, "big")
 
     @property
     def _queue_there(self) -> Queue:

@@ -595,28 +595,29 @@ async def test_a_message_of_a_client_behind_one_that_is_divided_is_a_dead_letter
     assert waiting.message_count == 1
 
 
-async def test_messages_that_came_by_one_scale_down_follow_another_one(
+async def test_messages_for_another_member_follow_several_scale_downs(
     broker_cluster: MakeCluster, broker_clock: BrokerClock
 ) -> None:
-    """Their ids are in force since they came; this does not mean that the member had them."""
-    cluster = broker_cluster(3, retry_interval_ms=100)
+    """Their ids are in force since they came to the broker before; this does not mean that the member had them."""
+    cluster = broker_cluster(4, retry_interval_ms=100)
     await cluster.start()
-    first, leaving, source = cluster.nodes
-    for node, name in ((first, "own"), (leaving, "near")):
+    first, second, source, leaving = cluster.nodes
+    for node, name in ((first, "one"), (second, "two"), (leaving, "near")):
         async with session_at(node.url) as session:
             await (await session.create_shared_durable_consumer(Topic("news"), name)).close()
     await broker_clock.advance(3)
-    waiting = [bridges_of(node)[node_of(leaving).node_id].queue for node in (first, source)]
+    waiting = [bridges_of(node)[node_of(leaving).node_id].queue for node in (first, second, source)]
     for queue in waiting:
         queue.set_paused(itself=True)
     async with session_at(source.url) as session:
         await put(session, numbered(0, 3), Topic("news"))
-    for node in (source, leaving):
-        await node.broker.scale_down(first.url)
+    for node, target, counts in ((source, second, [0, 3, 0]), (second, first, [3, 0, 0]), (leaving, first, [3, 0, 0])):
+        await node.broker.scale_down(target.url)
         await broker_clock.advance(0.5)
-        assert waiting[0].message_count == 3
+        assert [queue.message_count for queue in waiting] == counts
     await broker_clock.advance(3)
-    assert await queued(first, "near") == numbered(0, 3)
+    for name in ("one", "two", "near"):
+        assert await queued(first, name) == numbered(0, 3)
 
 
 @pytest.mark.parametrize("password", ["secret", "wrong"])

@@ -563,6 +563,10 @@ class CoreSession:
         plain, duplicate_id, _queue_ids = from_bridge(message, duplicate_id)
         if not acknowledged_ids:
             plain = with_bridge_id(plain, duplicate_id)
+            if duplicate_id is not None:
+                # It keeps its id for the third broker. Here another one counts, which no broker before this one has
+                # brought into force: the message may come over several that scale down, and their ids come first.
+                duplicate_id += self.service.node_id.encode()
         taken: CoreMessage | StoredMessage = plain if body is None else large_message(plain, body)
         if acknowledged_ids:
             return self.kernel_session.adopt(taken, acknowledged_ids)
