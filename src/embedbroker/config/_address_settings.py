@@ -13,6 +13,8 @@ from typing import Any
 
 from attrs import Attribute, define, evolve, field, fields, frozen
 
+from embedclient.model import hints_at_names
+
 from ._checks import instance, number, optional, text, whole
 from ._matches import Matches
 from ._wildcards import WildcardConfiguration
@@ -46,6 +48,7 @@ _number = optional(whole(-1, 2**63 - 1))
 _int32 = optional(whole(-1, 2**31 - 1))
 
 
+@hints_at_names
 @frozen
 class AddressSettings:
     """Hold the settings of the addresses that a match covers.

@@ -12,7 +12,7 @@ from contextvars import copy_context
 import outcome
 import trio
 
-from embedclient.errors import IllegalStateException
+from embedclient.errors import BrokerFailed, IllegalStateException
 from embedclient.model import Place, WarnsWhenDeleted
 
 __all__ = ["BackgroundScope"]
@@ -57,6 +57,16 @@ class BackgroundScope:
         if failure is not None:
             raise failure
 
+    @property
+    def is_entered(self) -> bool:
+        """Return True if the block was entered. It may have ended since then."""
+        return self._entered.is_set()
+
+    async def wait_ended(self) -> None:
+        """Return when the block is left, and drop what ended it."""
+        await self._ended.wait()
+        self._take_failure()
+
     def _take_failure(self) -> BaseException | None:
         failure, self._failure = self._failure, None
         return failure
@@ -69,7 +79,7 @@ class BackgroundScope:
                 signal.raise_signal(signal.SIGINT)
         self._ended.set()
         self._entered.set()
-        if self._is_forgotten:
+        if self._is_forgotten and not isinstance(self._failure, BrokerFailed):
             WarnsWhenDeleted(self._place, "a broker")
         if self._failure is None:
             result.unwrap()  # raises a cancellation

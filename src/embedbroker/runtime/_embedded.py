@@ -412,25 +412,31 @@ class EmbeddedBroker:
         """Start, and return the broker when clients are served, or a backup waits.
 
         Outside a block the broker runs until `close`. A broker that the program does not close ends with the trio run,
-        in order, and gives a ResourceWarning with the line of this call. In a block it starts again after `stop` or
-        `crash`.
+        in order, and gives a ResourceWarning with the line of this call. It starts again after `stop` or `crash`, in a
+        block too, and after it stopped by itself.
 
         Raises:
             IllegalStateException: the broker runs already, or the program does not run on trio.
             ResourceAllocationException: port or directory is not available; the text names it.
             BrokerFailed: the journal cannot be read; the text names file and offset.
         """
-        if self._nursery is not None:
-            await self._start_in(self._nursery)
+        nursery, former = self._nursery, self._background
+        # A bug cancels the nursery.
+        if nursery is not None and (former is None or not nursery.cancel_scope.cancel_called):
+            await self._start_in(nursery)
             return self
         _check_trio()
-        if self._background is not None:
+        if former is not None and former.is_entered:
+            # A bug ended it, which is in the log.
+            await former.wait_ended()
+        if self._background is not former or (former is not None and not former.is_entered):
             raise IllegalStateException("the broker is being started by another task")
-        self._background = BackgroundScope(self._entered(), Place.of_caller())
+        background = self._background = BackgroundScope(self._entered(), Place.of_caller())
         try:
-            await self._background.enter()
+            await background.enter()
         except BaseException:  # any exception: nothing was started
-            self._background = None
+            if self._background is background:
+                self._background = None
             raise
         return self
 
@@ -447,12 +453,14 @@ class EmbeddedBroker:
             await background.leave()
 
     async def _start_in(self, nursery: trio.Nursery) -> None:
-        if self._run is not None:
+        if self.is_running:
             raise IllegalStateException("the broker is running already")
         if self._is_starting:
             raise IllegalStateException("the broker is being started by another task")
         self._is_starting = True
         try:
+            if self._run is not None:  # it stopped by itself
+                await self.stop()
             place = await open_endpoint(self.config, self._network, self._datagrams)
             run = _Run(
                 place,

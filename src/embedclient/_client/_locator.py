@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 import outcome
-from attrs import evolve
 
 from embedclient.agent import (
     Agent,
@@ -60,16 +59,18 @@ class ServerLocator:
             decides, and the default is round robin from a random start.
         tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
         group_address: the multicast group to which the brokers announce themselves, in place of a URL.
-        group_port: the port of that group.
-        local_bind_address: address or name of the interface on which the datagrams arrive; None: the system's choice.
+        group_port: the port of that group; None is 9876.
+        local_bind_address: address or name of the interface on which the datagrams arrive; None: what the URL has, or
+            the system's choice.
         initial_wait_timeout_ms: milliseconds that an attempt waits for an announcement, 0 for no limit; None: what
             the URL has, or 10 seconds.
         loop: the event loop to run on; None is trio.
 
     Raises:
         InvalidURLException: the URL cannot be read, or has an unknown parameter.
-        TypeError: `tls` is neither `TLSSettings` nor an ``ssl.SSLContext``.
-        ValueError: more than one of URL, connectors and group are given, or one of the values of the group is wrong.
+        TypeError: `tls` is neither `TLSSettings` nor an ``ssl.SSLContext``, or a value of the group has a wrong type.
+        ValueError: more than one of URL, connectors and group are given, a value of the group is wrong, or has no
+            effect without a group.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ServerLocator:
         load_balancing_policy: LoadBalancingPolicy | None = None,
         tls: TLS | None = None,
         group_address: str | None = None,
-        group_port: int = 9876,
+        group_port: int | None = None,
         local_bind_address: str | None = None,
         initial_wait_timeout_ms: int | None = None,
         loop: Loop | None = None,
@@ -99,10 +100,14 @@ class ServerLocator:
         self._discovery = None if given else parsed.discovery
         # None if discovery finds them.
         named = given or parsed.connectors
+        if any(each is not None for each in (group_address, group_port, local_bind_address, initial_wait_timeout_ms)):
+            # Imported here, so that programs without discovery do not load it.
+            from ._discovery_arguments import DiscoveryArguments
+
+            arguments = DiscoveryArguments(group_address, group_port, local_bind_address, initial_wait_timeout_ms)
+            self._discovery = arguments.changed(self._discovery)
         if group_address is not None:
-            self.url, self._discovery, named = "", _in_group(group_address, group_port, local_bind_address), ()
-        if initial_wait_timeout_ms is not None:
-            self._discovery = _waiting(self._discovery, initial_wait_timeout_ms)
+            self.url, named = "", ()
         self.connectors = tuple(each if tls is None else each.with_tls(tls) for each in named)
         self.settings = settings or parsed.settings
         _warn_of_no_effect(self.settings, parsed.ignored, parsed.notes)
@@ -118,7 +123,11 @@ class ServerLocator:
         return trio_loop()
 
     def __repr__(self) -> str:
-        return summary(self, repr(self.url) if self.url else ", ".join(each.place_text for each in self.connectors))
+        if self.url:
+            return summary(self, repr(self.url))
+        if self._discovery is not None:
+            return summary(self, self._discovery.group)
+        return summary(self, ", ".join(each.place_text for each in self.connectors))
 
     def create_session_factory(self) -> Opening[ClientSessionFactory]:
         """Connect: `async with locator.create_session_factory() as factory`.
@@ -332,21 +341,6 @@ def _notify(listener: Callable[[Notification], None], notification: Notification
         if not isinstance(result.error, Exception):
             result.unwrap()
         _log.error("a listener of the session factory failed", exc_info=result.error)
-
-
-def _in_group(address: str, port: int, interface: str | None) -> DiscoverySettings:
-    # Imported here, so that programs without discovery do not load it.
-    from embedclient.model import MulticastGroup
-
-    return DiscoverySettings(MulticastGroup(address, port, interface))
-
-
-def _waiting(discovery: DiscoverySettings | None, timeout_ms: int) -> DiscoverySettings:
-    if discovery is None:
-        raise ValueError("initial_wait_timeout_ms needs discovery: a group_address, or a URL with udp:// or jgroups://")
-    if timeout_ms < 0:
-        raise ValueError(f"initial_wait_timeout_ms must be milliseconds, or 0 for no limit, not {timeout_ms!r}")
-    return evolve(discovery, initial_wait_timeout_ms=timeout_ms)
 
 
 def _warn_of_no_effect(settings: LocatorSettings, ignored: Iterable[str], notes: Iterable[str]) -> None:

@@ -386,11 +386,18 @@ class ServerLocator:
         load_balancing_policy: a callable that gets the number of connectors and returns an index. Without one the URL
             decides, and the default is round robin from a random start.
         tls: `TLSSettings` or an ``ssl.SSLContext`` of a client; all connections then use TLS. None: the URL decides.
+        group_address: the multicast group to which the brokers announce themselves, in place of a URL.
+        group_port: the port of that group; None is 9876.
+        local_bind_address: address or name of the interface on which the datagrams arrive; None: what the URL has, or
+            the system's choice.
+        initial_wait_timeout_ms: milliseconds that an attempt waits for an announcement, 0 for no limit; None: what
+            the URL has, or 10 seconds.
 
     Raises:
         InvalidURLException: the URL cannot be read, or has an unknown parameter.
-        TypeError: `tls` is neither `TLSSettings` nor an ``ssl.SSLContext``.
-        ValueError: both a URL and connectors are given.
+        TypeError: `tls` is neither `TLSSettings` nor an ``ssl.SSLContext``, or a value of the group has a wrong type.
+        ValueError: more than one of URL, connectors and group are given, a value of the group is wrong, or has no
+            effect without a group.
     """
 
     def __init__(
@@ -401,9 +408,21 @@ class ServerLocator:
         settings: LocatorSettings | None = None,
         load_balancing_policy: LoadBalancingPolicy | None = None,
         tls: TLS | None = None,
+        group_address: str | None = None,
+        group_port: int | None = None,
+        local_bind_address: str | None = None,
+        initial_wait_timeout_ms: int | None = None,
     ) -> None:
         self._inner = _client.ServerLocator(
-            url, connectors=connectors, settings=settings, load_balancing_policy=load_balancing_policy, tls=tls
+            url,
+            connectors=connectors,
+            settings=settings,
+            load_balancing_policy=load_balancing_policy,
+            tls=tls,
+            group_address=group_address,
+            group_port=group_port,
+            local_bind_address=local_bind_address,
+            initial_wait_timeout_ms=initial_wait_timeout_ms,
         )
 
     def __repr__(self) -> str:

@@ -36,7 +36,7 @@ from ._number_text import number_text
 from ._ping_period import ping_period_ms
 from ._place import Place, WarnsWhenDeleted
 from ._properties import Properties, PropertyType, PropertyValue, TypedValue
-from ._similar_name import did_you_mean
+from ._similar_name import did_you_mean, hints_at_names
 from ._summary import summary
 from ._thread_shortage import ThreadShortage, is_thread_shortage, start_thread
 from ._time import Entropy, Instant, make_uuid, uuid_text
@@ -153,6 +153,7 @@ __all__ = [
     "did_you_mean",
     "filter_for_selector",
     "fully_qualified_name",
+    "hints_at_names",
     "instance",
     "is_host_name",
     "is_readable",

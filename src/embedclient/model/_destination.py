@@ -7,7 +7,7 @@ mark, and the queue names of subscriptions. Does not depend on the existence of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -166,9 +166,13 @@ class TemporaryQueue:
         """Delete the queue with its messages before its connection ends. In a blocking program the call waits.
 
         Raises:
-            IllegalStateException: the queue has consumers, or another connection made it.
+            IllegalStateException: the queue has consumers, another connection made it, or this is a copy.
         """
         return _delete(self, self._delete)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        # A copy names the destination; the connection, which deletes it, is not copied.
+        return type(self), (self.name,)
 
     def __str__(self) -> str:
         return f"temp-queue://{self.name}"
@@ -202,9 +206,13 @@ class TemporaryTopic:
         """Delete the topic with its messages before its connection ends. In a blocking program the call waits.
 
         Raises:
-            IllegalStateException: the topic has consumers, or another connection made it.
+            IllegalStateException: the topic has consumers, another connection made it, or this is a copy.
         """
         return _delete(self, self._delete)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str]]:
+        # A copy names the destination; the connection, which deletes it, is not copied.
+        return type(self), (self.name,)
 
     def __str__(self) -> str:
         return f"temp-topic://{self.name}"

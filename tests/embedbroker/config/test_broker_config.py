@@ -12,6 +12,7 @@ from attrs.exceptions import FrozenInstanceError
 
 from embedbroker import BrokerSettings
 from embedbroker.config import AddressSettings, BrokerConfig, MemoryShares, SecuritySetting, User
+from embedclient import QueueAttributes
 
 
 def test_by_default_it_listens_on_a_free_local_port_and_keeps_dead_letters() -> None:
@@ -159,6 +160,16 @@ def test_editors_get_every_setting_with_its_type() -> None:
         # What is converted takes more than the configuration holds: lists for tuples, URLs for connectors, paths.
         held = re.findall(r"[A-Z]\w+|None", str(field.type)) if field.converter else [str(field.type)]
         assert all(name in offered[field.name] for name in held), field.name
+
+
+def test_settings_of_addresses_and_queues_suggest_the_name_that_was_meant() -> None:
+    text = "AddressSettings has no value 'redelivery_delay'; did you mean 'redelivery_delay_ms'?"
+    with pytest.raises(TypeError, match=re.escape(text)):
+        AddressSettings(redelivery_delay=5)  # type: ignore[call-arg]  # wrong on purpose
+    with pytest.raises(TypeError, match="QueueAttributes has no value 'auto_delete_delay'; did you mean"):
+        QueueAttributes(auto_delete_delay=5)  # type: ignore[call-arg]  # wrong on purpose
+    with pytest.raises(TypeError, match="max_size_bytes must be an int"):
+        AddressSettings(max_size_bytes="5")  # type: ignore[arg-type]  # wrong on purpose
 
 
 @pytest.mark.parametrize(

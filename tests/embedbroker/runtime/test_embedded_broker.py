@@ -204,15 +204,48 @@ def test_a_broker_in_a_thread_blocks_and_ends_with_its_scope() -> None:
     assert threading.active_count() <= before + 1  # trio keeps a worker for a while
 
 
+class FullDisk(FileDisk):
+    full = False
+
+    def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
+        if self.full:
+            raise DiskFault(FaultKind.FULL, "segment", "no space left on device")
+        return super().run(operations)
+
+
+async def test_a_broker_starts_again_after_it_stopped_by_itself(tmp_path: Path) -> None:
+    def failing(input: Input, now: Instant) -> list[Output]:
+        raise AssertionError("a bug")
+
+    async def fail_by(name: str) -> None:
+        if name == "bug":
+            life_of(broker).host.node.step = failing  # type: ignore[method-assign]  # the bug
+            socket.create_connection(("127.0.0.1", broker.port)).close()
+        else:
+            disk.full = True
+            with pytest.raises(JMSException):
+                await put(broker.url, "lost")
+            disk.full = False
+
+    disk = FullDisk(tmp_path)
+    broker = await EmbeddedBroker(disk=disk).start()
+    for name in ("disk", "bug", "disk"):
+        await put(broker.url, name)
+        await fail_by(name)
+        with trio.fail_after(60):
+            await broker.wait_for_role(Role.STOPPED)
+        assert await broker.start() is broker
+        assert broker.role is Role.LIVE and broker.queue("orders").message_count == 1
+        assert await take(broker.url, 1) == [name]
+    await broker.close()
+    async with broker:
+        await fail_by("disk")
+        await broker.start()
+        assert broker.role is Role.LIVE
+    disk.close()
+
+
 def test_a_broker_in_a_thread_tells_why_it_failed(tmp_path: Path) -> None:
-    class FullDisk(FileDisk):
-        full = False
-
-        def run(self, operations: tuple[DiskOperation, ...]) -> tuple[object, ...]:
-            if self.full:
-                raise DiskFault(FaultKind.FULL, "segment", "no space left on device")
-            return super().run(operations)
-
     disk = FullDisk(tmp_path)
     with EmbeddedBroker.in_thread(disk=disk) as broker:
         assert broker.wait_failed(timeout=0) is None

@@ -324,6 +324,15 @@ def test_temporary_destinations_come_and_go() -> None:
     assert not pair.finish(session.addressing.query_queue(queue)).exists
 
 
+def test_of_two_deletions_at_a_time_the_second_finds_no_temporary_destination() -> None:
+    pair = NodePair()
+    first, second = open_session(pair), open_session(pair)
+    queue = pair.finish(first.destinations.create_temporary_queue())
+    calls = [each.destinations.delete_temporary(queue) for each in (first, second)]
+    pair.settle()
+    assert calls[0].error is None and str(calls[1].error) == f"there is no temporary destination {queue!r}"
+
+
 def test_a_bad_filter_fails_the_call_and_nothing_else() -> None:
     pair = NodePair(REATTACHING)
     session = open_session(pair)

@@ -117,13 +117,34 @@ async def test_arguments_name_group_interface_and_wait_in_place_of_a_url() -> No
     [
         ({"url": URL, "group_address": "231.7.7.7"}, "only one of them"),
         ({"group_address": "10.0.0.1"}, "10.0.0.1"),
-        ({"initial_wait_timeout_ms": 5}, "needs discovery"),
+        ({"initial_wait_timeout_ms": 5}, "initial_wait_timeout_ms needs discovery"),
+        ({"local_bind_address": "127.0.0.1"}, "local_bind_address needs discovery"),
+        ({"group_port": 5555}, "group_port needs a group_address"),
+        ({"url": URL, "group_port": 5555}, "in a URL the port is a part of it"),
+        ({"group_address": "231.7.7.7", "group_port": 0}, "group_port must be from 1 to 65535, not 0"),
+        ({"group_address": "231.7.7.7", "local_bind_address": ""}, "local_bind_address must not be empty"),
         ({"url": URL, "initial_wait_timeout_ms": -1}, "must be milliseconds"),
+        ({"url": URL, "initial_wait_timeout_ms": "5"}, "initial_wait_timeout_ms must be an int, not '5'"),
+        ({"url": URL, "initial_wait_timeout_ms": 0.5}, "initial_wait_timeout_ms must be an int, not 0.5"),
+        ({"url": URL, "local_bind_address": 5}, "local_bind_address must be a str .*, not 5"),
     ],
 )
 def test_arguments_that_do_not_fit(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    error = TypeError if "must be an int" in message or "must be a str" in message else ValueError
+    with pytest.raises(error, match=message):
         ServerLocator(**arguments)
+
+
+async def test_an_interface_replaces_that_of_a_url() -> None:
+    network = MemoryMulticast(Random(1), latency_s=0.1)
+    found = ServerLocator(URL, local_bind_address="127.0.0.1", loop=TrioLoop(network.at("client")))
+    with pytest.raises(ConnectionTimedOutException, match=r"on the interface of 127\.0\.0\.1"):
+        await found.create_session_factory()
+
+
+def test_a_locator_shows_its_group() -> None:
+    locator = ServerLocator(group_address="231.7.7.8", local_bind_address="lo")
+    assert repr(locator) == "<ServerLocator multicast group 231.7.7.8:9876 on the interface of lo>"
 
 
 def test_each_element_of_a_jgroups_file_without_a_meaning_is_a_line_of_the_log(

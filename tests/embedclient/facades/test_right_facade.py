@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 
 import pytest
@@ -23,6 +24,27 @@ def test_a_program_changes_its_import_and_nothing_else(facade: object) -> None:
     assert all(
         getattr(facade, name) is getattr(embedclient, name) for name in ("Queue", "TextMessage", "errors", "Message")
     )
+
+
+def parameters(function: Callable[..., object]) -> dict[str, tuple[object, object]]:
+    found = inspect.signature(function).parameters
+    return {name: (each.kind, each.default) for name, each in found.items() if name != "loop"}
+
+
+@pytest.mark.parametrize("facade", [embedclient.asyncio, embedclient.blocking])
+def test_what_is_in_two_facades_takes_the_same_arguments(facade: object) -> None:
+    compared = 0
+    for name in embedclient.__all__:
+        ours, other = getattr(embedclient, name), getattr(facade, name)
+        if ours is other or not inspect.isclass(ours):
+            continue
+        is_made = "ade by " in (ours.__doc__ or "")  # by another object, not by a program
+        for method in ["__init__"] * (not is_made) + [each for each in dir(ours) if not each.startswith("_")]:
+            mine, others = inspect.getattr_static(ours, method), getattr(other, method, None)
+            if inspect.isfunction(mine) and inspect.isfunction(others):
+                compared += 1
+                assert parameters(others) == parameters(mine), f"{name}.{method}"
+    assert compared > 10
 
 
 def test_a_blocking_call_is_refused_in_a_thread_of_an_event_loop(url: str) -> None:

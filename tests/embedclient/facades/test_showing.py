@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 
 import pytest
@@ -57,6 +59,15 @@ async def test_a_temporary_destination_deletes_itself(client: Client, url: str) 
             await session.create_consumer(queue)
         with pytest.raises(IllegalStateException, match="the connection that made it"):
             TemporaryQueue(queue.name).delete()
+
+
+async def test_a_copy_of_a_temporary_destination_does_not_delete(client: Client, url: str) -> None:
+    async with connected(client, url) as connection, connection.session() as session:
+        for destination in (await session.create_temporary_queue(), await session.create_temporary_topic()):
+            for same in (pickle.loads(pickle.dumps(destination)), copy.deepcopy(destination)):
+                assert same == destination and type(same) is type(destination)
+                with pytest.raises(IllegalStateException, match="the connection that made it"):
+                    same.delete()
 
 
 def test_a_broker_shows_its_role_and_its_address() -> None:

@@ -63,6 +63,11 @@ def _missing(queue: str) -> JMSException:
     return exception_for(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
 
 
+def _no_temporary(address: str) -> JMSException:
+    text = f"there is no temporary destination {address!r}"
+    return InvalidDestinationException(text, code=ErrorCode.ADDRESS_DOES_NOT_EXIST)
+
+
 @define(eq=False)
 class Destinations:
     """A broker's destinations, looked up and created through one session. `new_name` makes names of temporary ones."""
@@ -310,9 +315,12 @@ class Destinations:
         known = yield from wait(self._addressing.query_address(address))
         state = yield from wait(self._addressing.query_queue(address))
         if not known.exists and not state.exists:
-            raise InvalidDestinationException(
-                f"there is no temporary destination {address!r}", code=ErrorCode.ADDRESS_DOES_NOT_EXIST
-            )
+            raise _no_temporary(address)
         if state.consumer_count > 0 or any(name != address for name in known.queue_names):
             raise IllegalStateException(f"the temporary destination {address!r} has active consumers")
-        yield from wait(self._addressing.delete_queue(address))
+        deletion = self._addressing.delete_queue(address)
+        try:
+            yield from wait(deletion)
+        except InvalidDestinationException:
+            # Another deletion was faster.
+            raise _no_temporary(address) from None

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import fields_dict, frozen
 
+from embedclient.model import hints_at_names
 from embedclient.wire.core import (
     CreateQueue,
     CreateQueueV2,
@@ -42,6 +43,7 @@ ADDRESS_ANSWERS: tuple[type[Packet], ...] = (
 )
 
 
+@hints_at_names
 @frozen(kw_only=True)
 class QueueAttributes:
     """Attributes of a queue at its creation. None leaves the choice to the broker's address settings.
