@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ._cluster import BrokerCluster
     from ._disk import DiskSwitch
     from ._faults import FaultPlan
+    from ._left_tasks import LeftTasks
     from ._link import Link
     from ._pair import BrokerPair
     from ._thread import BenchThread
@@ -70,6 +71,7 @@ _REAL_TIMEOUT_S = 60.0
 _BENCH = pytest.StashKey["Bench"]()
 _THREAD = pytest.StashKey["BenchThread"]()
 _ASYNC_FIXTURES = pytest.StashKey["AsyncFixtures"]()
+_LEFT_TASKS = pytest.StashKey["LeftTasks"]()
 #: The fixtures of async tests: the tests that use one of them are this plugin's.
 _OWN = frozenset({"embedded_broker", "broker_factory", "broker_pair", "broker_cluster", "fault_plan", "broker_clock"})
 
@@ -173,7 +175,7 @@ def bench_of(request: pytest.FixtureRequest, otherwise: Surface | None = None) -
         else:
             bench = _make_bench(request, otherwise or Surface.VIRTUAL)
         item.stash[_BENCH] = bench
-        claim(item, bench, runner, _async_fixtures_of(item))
+        claim(item, bench, runner, _async_fixtures_of(item), _left_tasks_of(item))
     found: Bench = item.stash[_BENCH]
     return found
 
@@ -202,6 +204,12 @@ def _async_fixtures_of(item: pytest.Item) -> AsyncFixtures:
     from ._async_fixtures import AsyncFixtures
 
     return item.stash.setdefault(_ASYNC_FIXTURES, AsyncFixtures())
+
+
+def _left_tasks_of(item: pytest.Item) -> LeftTasks:
+    from ._left_tasks import LeftTasks
+
+    return item.stash.setdefault(_LEFT_TASKS, LeftTasks())
 
 
 def _make_asyncio_bench(request: pytest.FixtureRequest) -> Bench:
@@ -448,9 +456,12 @@ def pytest_fixture_setup(
     if fixturedef.scope != "function" or not _waits_for_loop(fixturedef, request):
         with _plugin_of_test(fixturedef, request):
             return (yield)
+    from ._async_fixtures import bound
+
     function = fixturedef.func
+    here = bound(function, request.instance)
     # Neither other plugins nor pytest take this one for an async one.
-    vars(fixturedef)["func"] = _async_fixtures_of(request._pyfuncitem).deferred(fixturedef.argname, function)
+    vars(fixturedef)["func"] = _async_fixtures_of(request._pyfuncitem).deferred(fixturedef.argname, here)
     try:
         return (yield)
     finally:
@@ -470,15 +481,21 @@ def _is_own(item: pytest.Function) -> bool:
 def _plugin_of_test(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> Generator[None, None, None]:
     """Let the plugin that runs a test run its async fixture. Otherwise pytest-asyncio takes all of them in one mode."""
     options = request.config.option
-    before = getattr(options, "asyncio_mode", None)
-    if fixturedef.scope == "function" and _is_async(fixturedef.func) and _is_own(request._pyfuncitem):
+    before, function, around = getattr(options, "asyncio_mode", None), fixturedef.func, None
+    if fixturedef.scope == "function" and _is_async(function) and _is_own(request._pyfuncitem):
+        from ._async_fixtures import bound
         from ._runner import runner_of
 
-        plugin = runner_of(request._pyfuncitem).plugin
-        options.asyncio_mode = "auto" if plugin == "asyncio" else "strict"
+        runner = runner_of(request._pyfuncitem)
+        options.asyncio_mode = "auto" if runner.plugin == "asyncio" else "strict"
+        if runner.loop == "asyncio" and inspect.isasyncgenfunction(function):
+            here = bound(function, request.instance)
+            around = vars(fixturedef)["func"] = _left_tasks_of(request._pyfuncitem).around(here)
     try:
         yield
     finally:
+        if around is not None:
+            vars(fixturedef)["func"] = function
         if hasattr(options, "asyncio_mode"):
             options.asyncio_mode = before
 
@@ -567,4 +584,6 @@ def _forget(item: pytest.Item) -> None:
         del item.stash[_THREAD]
     if _ASYNC_FIXTURES in item.stash:
         del item.stash[_ASYNC_FIXTURES]
+    if _LEFT_TASKS in item.stash:
+        del item.stash[_LEFT_TASKS]
     vars(item).pop("runtest", None)

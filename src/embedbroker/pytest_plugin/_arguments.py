@@ -10,7 +10,16 @@ from collections.abc import Collection, Sequence
 
 from embedbroker import Role
 
-__all__ = ["check_broker", "check_count", "check_groups", "check_node", "check_queue", "check_roles", "check_seconds"]
+__all__ = [
+    "check_broker",
+    "check_count",
+    "check_groups",
+    "check_node",
+    "check_queue",
+    "check_roles",
+    "check_seconds",
+    "check_share",
+]
 
 # Settings of a broker that a test cannot choose, and what it has in their place.
 _OF_THE_TEST = {
@@ -31,6 +40,19 @@ def check_seconds(what: str, value: object) -> None:
         raise TypeError(f"{what} is a number of seconds, not {value!r}")
     if not value >= 0:
         raise ValueError(f"{what} is zero seconds or more, not {value!r}")
+
+
+def check_share(what: str, value: object) -> None:
+    """Check a share of a whole.
+
+    Raises:
+        TypeError: it is not a number.
+        ValueError: it is not between 0 and 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what} is a share from 0 to 1, not {value!r}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{what} is a share from 0 to 1, not {value!r}")
 
 
 def check_count(what: str, value: object) -> None:

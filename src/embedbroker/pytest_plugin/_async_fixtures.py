@@ -11,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from types import MethodType
 from typing import Any
 
 import outcome
 import pytest
 import trio
 
-__all__ = ["AsyncFixtures", "Later"]
+__all__ = ["AsyncFixtures", "Later", "bound"]
 
 
 class Later:
@@ -101,6 +102,16 @@ class AsyncFixtures:
                 failure = error
         if failure is not None:
             raise failure
+
+
+def bound(function: Callable[..., Any], instance: object) -> Callable[..., Any]:
+    """Return the function of a fixture for the instance of a test.
+
+    Pytest has bound it to another instance of the class, and binds anew what is still a method.
+    """
+    if inspect.ismethod(function) and isinstance(instance, type(function.__self__)):
+        return MethodType(function.__func__, instance)
+    return function
 
 
 def _error_of(result: outcome.Outcome[None]) -> BaseException | None:

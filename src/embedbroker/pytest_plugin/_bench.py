@@ -376,7 +376,7 @@ class Bench:
     def _begin(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         if self.surface is Surface.VIRTUAL:
-            self._fabric = MemoryFabric(self.note)
+            self._fabric = MemoryFabric(self.note, self.seed)
         elif self.surface is not Surface.FOREIGN:
             self._fabric = TcpFabric(nursery, self.note, self.carrier)
         self.trace.begin()

@@ -57,6 +57,9 @@ class BlockingLink:
     def cut(self) -> None:
         self._thread.call_now(self._link.cut)
 
+    def disturb_datagrams(self, *, loss: float = 0.0, duplication: float = 0.0) -> None:
+        self._thread.call_now(self._link.disturb_datagrams, loss=loss, duplication=duplication)
+
     def heal(self) -> None:
         self._thread.call_now(self._link.heal)
 

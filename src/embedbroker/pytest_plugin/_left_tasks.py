@@ -2,24 +2,26 @@
 
 Responsible for the difference between tasks of the test, and those of fixtures and of other plugins, which end after
 it. Does not depend on brokers, nor on the plugin that runs the test.
+
+Tasks are collected while the body runs. They are judged when the async fixtures around it have ended, which may close
+what the test has opened through them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-import pytest
-
 from ._bench import LeftBehind
 
-__all__ = ["prove_after", "run_and_prove"]
+__all__ = ["LeftTasks", "run_and_prove"]
 
 _of_a_test: ContextVar[bool] = ContextVar("of_a_test", default=False)
 #: The name of the task in which a connection lives that was opened by ``await``.
@@ -28,31 +30,72 @@ _CONNECTION = "embedclient connection"
 _TURNS = 5
 
 
-def prove_after(item: pytest.Function) -> None:
-    """Make the test of an item fail with `LeftBehind` if it leaves tasks behind."""
-    test = item.obj
-    if hasattr(test, "_embedbroker_proves"):
-        return
+class LeftTasks:
+    """What one test leaves behind that another plugin runs, and the fixtures around it. ``on_left`` is called first."""
 
-    @wraps(test)
-    async def proven(*args: Any, **kwargs: Any) -> object:
+    def __init__(self) -> None:
+        self.on_left: Callable[[], object] = lambda: None
+        self._begun: WeakSet[asyncio.Future[Any]] = WeakSet()
+        #: The loop in which the body has passed.
+        self._passed_in: asyncio.AbstractEventLoop | None = None
+        #: The loop of each fixture that has begun and not ended. Fixtures may have another one than the test.
+        self._around: list[asyncio.AbstractEventLoop] = []
+
+    def of_test(self, test: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        """Return a test that collects its tasks, and is the judge of them if no fixture ends after it."""
+
+        @wraps(test)
+        async def proven(*args: Any, **kwargs: Any) -> object:
+            __tracebackhide__ = True
+            result = await _collect(lambda: test(*args, **kwargs), self._begun)
+            self._passed_in = asyncio.get_running_loop()
+            await self._judge()
+            return result
+
+        return proven
+
+    def around(self, fixture: Callable[..., AsyncGenerator[Any, Any]]) -> Callable[..., AsyncIterator[Any]]:
+        """Return an async fixture that is the judge of the tasks if it ends last."""
+
+        @wraps(fixture)
+        async def proving(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            __tracebackhide__ = True
+            loop = asyncio.get_running_loop()
+            async with asynccontextmanager(fixture)(*args, **kwargs) as value:
+                self._around.append(loop)
+                try:
+                    yield value
+                finally:
+                    self._around.remove(loop)
+            await self._judge()
+
+        return proving
+
+    async def _judge(self) -> None:
         __tracebackhide__ = True
-        return await run_and_prove(lambda: test(*args, **kwargs))
-
-    vars(proven)["_embedbroker_proves"] = True
-    item.obj = proven
+        loop = asyncio.get_running_loop()
+        if loop is self._passed_in and loop not in self._around:
+            await _judge(self._begun, self.on_left)
 
 
 async def run_and_prove(body: Callable[[], Awaitable[object]]) -> object:
-    """Run the body of a test in asyncio.
+    """Run the body of a test in asyncio, with its fixtures.
 
     Raises:
         LeftBehind: the body passed, and tasks that were begun in it go on.
     """
     __tracebackhide__ = True
+    begun: WeakSet[asyncio.Future[Any]] = WeakSet()
+    result = await _collect(body, begun)
+    await _judge(begun)
+    return result
+
+
+async def _collect(body: Callable[[], Awaitable[object]], begun: WeakSet[asyncio.Future[Any]]) -> object:
+    """Run the body of a test, and add the tasks that are begun in it."""
+    __tracebackhide__ = True
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
-    begun: WeakSet[asyncio.Future[Any]] = WeakSet()
 
     def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
         make_task: Any = before or (lambda loop, coroutine, **more: asyncio.Task(coroutine, loop=loop, **more))
@@ -65,16 +108,20 @@ async def run_and_prove(body: Callable[[], Awaitable[object]]) -> object:
     loop.set_task_factory(make)
     token = _of_a_test.set(True)
     try:
-        result = await body()
+        return await body()
     finally:
         _of_a_test.reset(token)
         loop.set_task_factory(before)
+
+
+async def _judge(begun: WeakSet[asyncio.Future[Any]], on_left: Callable[[], object] = lambda: None) -> None:
+    __tracebackhide__ = True
     for _ in range(_TURNS):
         await asyncio.sleep(0)
     left = sorted(_described(task) for task in begun if isinstance(task, asyncio.Task) and _goes_on(task))
     if left:
+        on_left()
         raise LeftBehind(f"left behind by this test: {', '.join(left)}")
-    return result
 
 
 def _goes_on(task: asyncio.Task[Any]) -> bool:

@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias
 
 import trio
 
+from embedclient.errors import IllegalStateException
 from embedclient.model import summary
 from embedclient.transport import TransportLost
 
-from ._arguments import check_count, check_seconds
+from ._arguments import check_count, check_seconds, check_share
 from ._carrier import Carrier, carried_now
 
 __all__ = ["Direction", "Link", "PipeEnd"]
@@ -39,7 +40,8 @@ class Link:
     """Hold, delay and cut everything that goes this way.
 
     ``direction`` is ``"both"``, ``"to_broker"`` or ``"from_broker"``; between two brokers the one that was dialled is
-    the broker.
+    the broker. A link with ``has_datagrams`` is one between two brokers in virtual time: elsewhere datagrams do not go
+    over links.
 
     Made by the fixtures: a broker's and a pair's `link`.
     """
@@ -50,8 +52,11 @@ class Link:
         note: Callable[[str], None],
         on_closed: Callable[[], object] = lambda: None,
         carrier: Carrier | None = None,
+        *,
+        has_datagrams: bool = False,
     ) -> None:
         self.name = name
+        self._has_datagrams = has_datagrams
         self._carrier = carrier
         self._note = note
         self._on_closed = on_closed
@@ -125,18 +130,24 @@ class Link:
     def disturb_datagrams(self, *, loss: float = 0.0, duplication: float = 0.0) -> None:
         """Lose or repeat some of the datagrams by which two brokers find each other, from now on.
 
-        `partition` loses all of them, and `delay` delays them.
+        `partition` loses all of them, and `delay` delays them. All three need virtual time: on sockets, as in asyncio,
+        in plain tests and with ``--embedbroker-real``, datagrams do not go over the link.
 
         Args:
             loss: share of datagrams that do not arrive, 0 to 1.
             duplication: share of datagrams that arrive twice, 0 to 1.
 
         Raises:
+            TypeError: a share is not a number.
             ValueError: a share is not between 0 and 1.
+            IllegalStateException: no datagrams go over this link.
         """
-        for name, share in {"loss": loss, "duplication": duplication}.items():
-            if not 0 <= share <= 1:
-                raise ValueError(f"{name} is a share from 0 to 1, not {share!r}")
+        check_share("loss", loss)
+        check_share("duplication", duplication)
+        if not self._has_datagrams:
+            raise IllegalStateException(
+                f"no datagrams go over link {self.name}: they do only between two brokers in virtual time"
+            )
         self.datagram_loss, self.datagram_duplication = loss, duplication
         self._note(f"link {self.name}: of datagrams, {loss:g} are lost and {duplication:g} arrive twice")
 

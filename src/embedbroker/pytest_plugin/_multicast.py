@@ -21,10 +21,11 @@ class LinkedMulticast(MemoryMulticast):
 
     Args:
         between: Returns the link between two brokers.
+        random: Seeded source of what is lost and repeated.
     """
 
-    def __init__(self, between: Callable[[str, str], Link]) -> None:
-        super().__init__(Random(0))
+    def __init__(self, between: Callable[[str, str], Link], random: Random) -> None:
+        super().__init__(random)
         self._between = between
 
     def separates(self, sender: str, receiver: str) -> bool:

@@ -12,6 +12,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -42,9 +43,12 @@ _PATIENCE_SHARES, _PATIENCE_SHARE_S = 4, 0.5
 
 
 class Links:
-    """Hold the links of one test, made at their first use."""
+    """Hold the links of one test, made at their first use. Those between brokers may have datagrams, too."""
 
-    def __init__(self, note: Callable[[str], None], carrier: Carrier | None = None) -> None:
+    def __init__(
+        self, note: Callable[[str], None], carrier: Carrier | None = None, *, has_datagrams: bool = False
+    ) -> None:
+        self._has_datagrams = has_datagrams
         self._note = note
         self._carrier = carrier
         self._links: dict[tuple[str, ...], Link] = {}
@@ -78,7 +82,8 @@ class Links:
 
     def _link(self, key: tuple[str, ...], name: str) -> Link:
         if key not in self._links:
-            self._links[key] = Link(name, self._note, self.changed, self._carrier)
+            has_datagrams = self._has_datagrams and len(key) > 1
+            self._links[key] = Link(name, self._note, self.changed, self._carrier, has_datagrams=has_datagrams)
         return self._links[key]
 
     def __iter__(self) -> Iterator[Link]:
@@ -152,10 +157,11 @@ class _PeerListener:
 
 
 class MemoryFabric:
-    """Pipes inside one trio run. No socket, no thread."""
+    """Pipes inside one trio run. No socket, no thread. ``seed`` decides which datagrams are lost."""
 
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self.links = Links(note)
+    def __init__(self, note: Callable[[str], None], seed: int) -> None:
+        self.links = Links(note, has_datagrams=True)
+        self._seed = seed
         self.peers: dict[str, _PeerListener] = {}
         self.serials = count(1)
         self._multicast: MemoryMulticast | None = None
@@ -166,7 +172,8 @@ class MemoryFabric:
         if self._multicast is None:
             from ._multicast import LinkedMulticast
 
-            self._multicast = LinkedMulticast(self.links.between)
+            # Apart from the test's own generator, whose values do not depend on how many datagrams are sent.
+            self._multicast = LinkedMulticast(self.links.between, Random(f"datagrams of {self._seed}"))
         return self._multicast
 
     async def place(self, broker: str) -> Port:

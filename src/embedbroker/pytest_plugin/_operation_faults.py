@@ -116,8 +116,9 @@ class OperationFaults:
         self._faults.append(_Fault(effect, operation, destination, n, _code_of(operation, code), seconds))
 
     def heal(self) -> None:
-        """Forget all faults."""
+        """Forget all faults, also those of large messages that are being sent."""
         self._faults.clear()
+        self._of_uploads.clear()
 
     @property
     def are_there(self) -> bool:
@@ -151,6 +152,10 @@ class OperationFaults:
         fault = self._of_uploads.pop(session, None)
         if fault is not None:
             self._apply(session.connection, fault)
+
+    def end_session(self, session: CoreSession) -> None:
+        """Forget the fault of a large message that a session was sending when it ended."""
+        self._of_uploads.pop(session, None)
 
     def _apply(self, connection: SessionConnection, fault: _Fault) -> Refused | None:
         link, peer = self._link(), connection.link.peer
@@ -229,6 +234,10 @@ def _session_type(faults: OperationFaults) -> type[CoreSession]:
         ) -> None:
             faults.meet_end_of_upload(self)
             super().end_upload(header, packet, refused, frame_size)
+
+        def close(self, *, failed: bool) -> None:
+            faults.end_session(self)
+            super().close(failed=failed)
 
         def _fail(self, packet_type: int, packet: Any, refused: Refused) -> None:
             """Answer a request as if it had failed."""

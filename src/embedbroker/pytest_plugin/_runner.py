@@ -18,7 +18,7 @@ from attrs import frozen
 
 from ._async_fixtures import AsyncFixtures
 from ._bench import Bench
-from ._left_tasks import prove_after, run_and_prove
+from ._left_tasks import LeftTasks, run_and_prove
 from ._plugins import has_plugin
 from ._run import run_test
 
@@ -59,10 +59,10 @@ def _of_anyio(item: pytest.Function) -> Runner:
     return Runner("trio", None)  # in virtual time, which anyio has not
 
 
-def claim(item: pytest.Function, bench: Bench, runner: Runner, fixtures: AsyncFixtures) -> None:
+def claim(item: pytest.Function, bench: Bench, runner: Runner, fixtures: AsyncFixtures, left_tasks: LeftTasks) -> None:
     """Make a test run as it requests, whatever other plugin takes async tests and however it does it."""
     if runner.loop == "asyncio" and runner.plugin is not None:
-        prove_after(item)
+        _prove_after(item, bench, left_tasks)
     if runner.plugin == "asyncio":
         return
     # In automatic mode pytest-asyncio has put its mark on the test, and would warn of a test that is not async.
@@ -85,6 +85,20 @@ def claim(item: pytest.Function, bench: Bench, runner: Runner, fixtures: AsyncFi
             item.obj = test
 
     vars(item)["runtest"] = runtest
+
+
+def _prove_after(item: pytest.Function, bench: Bench, left_tasks: LeftTasks) -> None:
+    """Make the test of an item fail with `LeftBehind` if it leaves tasks behind."""
+
+    def drop_proof() -> None:
+        bench.must_prove = False  # it would find the same connections, and fail a second time
+
+    left_tasks.on_left = drop_proof
+    # A test that runs again has what its first run has left there.
+    test = getattr(item.obj, "_embedbroker_test", item.obj)
+    proven = left_tasks.of_test(test)
+    vars(proven)["_embedbroker_test"] = test
+    item.obj = proven
 
 
 def _in_trio(item: pytest.Function, bench: Bench, test: Callable[[], Any]) -> None:

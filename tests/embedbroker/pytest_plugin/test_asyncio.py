@@ -44,9 +44,11 @@ def producer(session):  # on top of an async one
 class TestBoth:
     @pytest.fixture
     async def name(self):
+        self.own = True
         return "of a class"
 
     async def test_trio(self, producer, name):
+        assert self.own
         await producer.send(name)
         await trio.sleep(300)
         assert runner() == "trio"
@@ -256,14 +258,7 @@ def test_async_fixtures_need_no_other_plugin(inner: Inner) -> None:
     result.stdout.no_fnmatch_line("*TrioInternalError*")
 
 
-@SLOW_START
-def test_each_test_has_the_runner_that_it_requests(inner: Inner) -> None:
-    for name in ("pytest_trio", "pytest_asyncio", "anyio"):
-        pytest.importorskip(name)
-    result = inner(
-        _ASYNCIO
-        + _FIXTURES
-        + """
+_OF_ALL_RUNNERS = """
 async def works(session, broker):
     await session.create_producer(ORDERS).send("it works")
     await broker.wait_for(queue="orders", count=1)
@@ -297,12 +292,55 @@ async def test_left_in_asyncio(embedded_broker):
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_left_in_anyio(embedded_broker):
     kept.append(asyncio.create_task(asyncio.sleep(1000)))
-""",
+
+class TestFixturesEndWhatTheyGave:
+    @pytest.fixture
+    async def opened(self):
+        opened = self.opened = []
+        yield opened
+        for each in opened:
+            await each.close()
+
+    @pytest.fixture
+    async def task(self, opened):
+        async with asyncio.TaskGroup() as group:
+            yield lambda: group.create_task(asyncio.sleep(0.01))
+
+    async def use(self, embedded_broker, opened, task):
+        opened.append(await embedclient.asyncio.ConnectionFactory(embedded_broker.url).create_connection())
+        task()
+        assert self.opened is opened
+
+    async def test_ended_in_asyncio(self, embedded_broker, opened, task):
+        await self.use(embedded_broker, opened, task)
+
+    @pytest.mark.anyio
+    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
+    async def test_ended_in_anyio(self, embedded_broker, opened, task):
+        await self.use(embedded_broker, opened, task)
+
+    async def test_still_left(self, embedded_broker, opened):
+        kept.append(await embedclient.asyncio.ConnectionFactory(embedded_broker.url).create_connection())
+"""
+
+
+@SLOW_START
+def test_each_test_has_the_runner_that_it_requests(inner: Inner) -> None:
+    for name in ("pytest_trio", "pytest_asyncio", "anyio"):
+        pytest.importorskip(name)
+    result = inner(
+        _ASYNCIO + _FIXTURES + _OF_ALL_RUNNERS,
         *("-p", "pytest_trio.plugin", "-p", "pytest_asyncio.plugin", "-p", "anyio.pytest_plugin"),
         *("-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"),
         subprocess=True,
     )
-    result.assert_outcomes(passed=6, failed=2)
+    result.assert_outcomes(passed=9, failed=2, errors=1)
     result.stdout.fnmatch_lines_random(
-        ["FAILED *::test_left_in_asyncio*", "FAILED *::test_left_in_anyio*", "E *LeftBehind: *task 'Task-*' of sleep"]
+        [
+            "FAILED *::test_left_in_asyncio*",
+            "FAILED *::test_left_in_anyio*",
+            "E *LeftBehind: *task 'Task-*' of sleep",
+            "ERROR *::test_still_left*",
+            "E *LeftBehind: *: a connection that it has opened by 'await' *",
+        ]
     )

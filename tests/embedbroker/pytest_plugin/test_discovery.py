@@ -10,9 +10,10 @@ import pytest
 
 from embedbroker import BroadcastGroup, ClusterConnection, DiscoveryGroup
 from embedbroker.management import CONTROLS
-from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, ManagedBroker
+from embedbroker.pytest_plugin import BlockingCluster, BrokerClock, BrokerCluster, ManagedBroker
+from embedbroker.pytest_plugin._network import MemoryFabric
 from embedbroker.runtime._embedded import life_of
-from embedclient.errors import JMSException
+from embedclient.errors import IllegalStateException, JMSException
 
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 
@@ -78,6 +79,24 @@ async def test_a_link_loses_delays_and_repeats_datagrams(
     assert listed() == ["node-0"]
     with pytest.raises(ValueError, match="a share from 0 to 1"):
         link.disturb_datagrams(loss=2)
+    for wrong in ("x", None, True):
+        with pytest.raises(TypeError, match="duplication is a share from 0 to 1"):
+            link.disturb_datagrams(duplication=wrong)  # type: ignore[arg-type]
+    with pytest.raises(IllegalStateException, match="link to node-0: they do only between two brokers in virtual time"):
+        cluster.nodes[0].link.disturb_datagrams(loss=1.0)
+
+
+def test_datagrams_of_sockets_do_not_go_over_links(broker_cluster_blocking: Callable[..., BlockingCluster]) -> None:
+    with pytest.raises(IllegalStateException, match="only between two brokers in virtual time"):
+        broker_cluster_blocking(2).link(0, 1).disturb_datagrams(loss=1.0)
+
+
+def test_the_seed_decides_which_datagrams_are_lost() -> None:
+    def lost(seed: int) -> list[int]:
+        fabric = MemoryFabric(lambda text: None, seed)
+        return [fabric.multicast.copies(0.5, 0.0) for _ in range(50)]
+
+    assert lost(1) == lost(1) != lost(2)
 
 
 async def test_management_stops_and_starts_a_broadcast_group(

@@ -40,7 +40,7 @@ PAGE = (ROOT / "docs" / "guide" / "testing.md").read_text()
 # What brokers, benches and pipes call.
 INNER = {
     Link: {"pipe", "holds", "arrival", "share_that_passes", "forget", "open_dialled", "open_ends", "dropped"}
-    | {"carries", "delay_answer", "drop_answer"},
+    | {"carries", "delay_answer", "delay_of", "drop_answer"},
     DiskSwitch: {"loop_latency_s", "run", "lose_power", "close"},
     BrokerClock: {"begin"},
 }

@@ -426,3 +426,32 @@ def test_large_messages_branches_and_new_sessions_meet_faults_too(inner: Inner) 
         """
     )
     result.assert_outcomes(passed=3)
+
+
+def test_a_large_message_is_healed_while_it_is_sent(inner: Inner) -> None:
+    result = inner(
+        """
+        class Stream:
+            def __init__(self, meanwhile):
+                self.left, self.meanwhile = 40, meanwhile
+
+            async def read(self, size=-1):
+                self.left -= 1
+                if self.left == 20:
+                    self.meanwhile()
+                return b"x" * 100_000 if self.left > 0 else b""
+
+        async def test_healed_while_it_is_sent(embedded_broker):
+            broker, faults = embedded_broker, embedded_broker._following.faults
+            async with ConnectionFactory(broker.url).connect() as connection, connection.session() as session:
+                broker.drop_reply("send")
+                await session.create_producer(ORDERS).send(Stream(broker.heal))
+                broker.drop_reply("send")
+                with pytest.raises(ZeroDivisionError):
+                    await session.create_producer(ORDERS).send(Stream(lambda: 1 / 0))
+                assert len(faults._of_uploads) == 1
+            await broker.wait_for(queue="orders", count=1)
+            assert not faults._of_uploads
+        """
+    )
+    result.assert_outcomes(passed=1)
