@@ -142,6 +142,8 @@ async def test_simple_distribution_backup_strategy_scale_down_with_replication(t
             async with session_at(f"{first.vm_url}?ha=true&reconnectAttempts=-1&retryInterval=50") as session:
                 await put(session, ["0", "1"])
                 await first.crash()
+                # Before that the client may not have noticed, and a call of it would be released.
+                await second.wait_for(queue=ORDERS.queue_name, count=2, timeout=None)
                 async with session.create_consumer(ORDERS) as consumer:
                     assert await take(consumer, 2) == ["0", "1"]
             await second.wait_for_hosted_backup(Role.BACKUP)
