@@ -141,4 +141,6 @@ def _is_ours(task: asyncio.Task[Any]) -> bool:
 def _described(task: asyncio.Task[Any]) -> str:
     if task.get_name() == _CONNECTION:
         return "a connection that it has opened by 'await' and not closed; use 'async with', or close it"
-    return f"the task {task.get_name()!r} of {getattr(task.get_coro(), '__qualname__', 'a coroutine')}"
+    # Python 3.13.0 names a task so that a task factory made and that was given no name.
+    name = "" if task.get_name() == "None" else f" {task.get_name()!r}"
+    return f"the task{name} of {getattr(task.get_coro(), '__qualname__', 'a coroutine')}"
