@@ -212,7 +212,7 @@ def test_the_report_is_parquet_and_a_page(spark: SparkSession, tmp_path: Path) -
 def test_places_without_a_journal_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no journal in"):
         audit(spark, [tmp_path])
-    with pytest.raises(FileNotFoundError, match="no such file"):
+    with pytest.raises(FileNotFoundError, match="No such file or directory"):
         audit(spark, [tmp_path / "missing"])
     (tmp_path / "text").write_text("no archive")
     with pytest.raises(ValueError, match="neither a directory nor an archive"):
