@@ -9,6 +9,6 @@ __all__ = ["summary"]
 
 
 def summary(thing: object, *parts: object) -> str:
-    """Return `<Class part part>`. A part that is None or empty is left out."""
+    """Return `<Class part part>`, without the parts that are None or empty."""
     texts = [text for text in (str(part) for part in parts if part is not None) if text]
     return f"<{' '.join([type(thing).__name__, *texts])}>"

@@ -142,7 +142,7 @@ from embedclient.errors import (
 
 @pytest.mark.asyncio
 async def test_worker(embedded_broker):
-    broker, outcomes = embedded_broker, []
+    broker, outcomes, has_three = embedded_broker, [], asyncio.Event()
     broker.refuse("send", "archive", code=ErrorCode.ADDRESS_FULL)
 
     async def work(connection):
@@ -156,6 +156,8 @@ async def test_worker(embedded_broker):
                     outcomes.append(order.body)
                 except (TransactionRolledBackException, TransactionOutcomeUnknownException) as error:
                     outcomes.append(type(error).__name__)
+                if len(outcomes) == 3:
+                    has_three.set()
 
     async with ConnectionFactory(f"{broker.url}?reconnectAttempts=-1").connect() as connection:
         broker.fail_next("create_session")
@@ -174,8 +176,7 @@ async def test_worker(embedded_broker):
             factory = ConnectionFactory(f"{broker.url}?reconnectAttempts=-1")
             async with factory.connect() as own, asyncio.TaskGroup() as group:
                 group.create_task(work(own))
-                while len(outcomes) < 3:
-                    await asyncio.sleep(0.01)
+                await has_three.wait()
                 broker.drop_reply("commit")
                 for number in range(3, 6):
                     await session.create_producer(ORDERS).send(str(number))
