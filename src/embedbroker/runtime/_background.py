@@ -40,7 +40,7 @@ class BackgroundScope:
         trio.lowlevel.spawn_system_task(self._run, name="embedbroker", context=copy_context())
         try:
             await self._entered.wait()
-        except BaseException:
+        except BaseException:  # a cancellation and Ctrl-C, too, must not leave the block entered
             self._scope.cancel()
             with trio.CancelScope(shield=True):
                 await self._ended.wait()
