@@ -44,8 +44,8 @@ from embedclient.errors import (
     ResourceAllocationException,
 )
 from embedclient.model import Place, RoutingType, TransportConfiguration, Xid, did_you_mean, start_thread, summary
+from embedclient.transport import TrioBackgroundScope
 
-from ._background import BackgroundScope
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
 from ._role_watch import Observer, RoleWatch
@@ -161,7 +161,7 @@ class EmbeddedBroker:
         self._nursery: trio.Nursery | None = None
         self._run: _Run | None = None
         # What `start` began without a block.
-        self._background: BackgroundScope | None = None
+        self._background: TrioBackgroundScope[None] | None = None
         self._is_starting = False
         # Later starts have the same configuration, and what was adopted meanwhile is newer.
         self._was_started = False
@@ -431,7 +431,8 @@ class EmbeddedBroker:
             await former.wait_ended()
         if self._background is not former or (former is not None and not former.is_entered):
             raise IllegalStateException("the broker is being started by another task")
-        background = self._background = BackgroundScope(self._entered(), Place.of_caller())
+        scope = TrioBackgroundScope(self._entered(), Place.of_caller(), "broker", "embedbroker")
+        background = self._background = scope
         try:
             await background.enter()
         except BaseException:  # any exception: nothing was started

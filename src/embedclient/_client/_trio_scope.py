@@ -6,20 +6,17 @@ limit and complete in any case. Does not depend on the work of the tasks.
 
 from __future__ import annotations
 
-import logging
 import math
-import signal
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from contextvars import copy_context
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import outcome
 import trio
 
 from embedclient.agent import Agent
 from embedclient.errors import IllegalStateException
-from embedclient.model import Entropy, Place, WarnsWhenDeleted
+from embedclient.model import Entropy, Place
+from embedclient.transport import TrioBackgroundScope
 
 from ._closing import settle_closing
 from ._entropy import SystemEntropy
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from ._broker_search import BrokerSearch
 
 T = TypeVar("T")
-_log = logging.getLogger("embedclient")
 
 
 @asynccontextmanager
@@ -115,78 +111,6 @@ def _breakdown(group: BaseExceptionGroup[BaseException], failure: BaseException 
     return None
 
 
-class TrioBackgroundScope(Generic[T]):
-    """A BackgroundScope on trio: a system task has the scope, since a caller without a nursery cannot have tasks.
-
-    A system task must not fail: trio would end the whole run. So its failure is kept for `leave`.
-    """
-
-    def __init__(self, manager: AbstractAsyncContextManager[T], place: Place) -> None:
-        self._manager = manager
-        self._place = place
-        self._scope = trio.CancelScope()
-        self._entered = trio.Event()
-        self._leaving = trio.Event()
-        self._ended = trio.Event()
-        self._value: T | None = None
-        self._failure: BaseException | None = None
-        self._is_forgotten = False
-
-    async def enter(self) -> T:
-        trio.lowlevel.spawn_system_task(self._run, name="embedclient connection", context=copy_context())
-        try:
-            await self._entered.wait()
-        except BaseException:
-            self._leaving.set()
-            self._scope.cancel()
-            with trio.CancelScope(shield=True):
-                await self._ended.wait()
-            raise
-        if self._value is None:
-            raise self._take_failure() or IllegalStateException("the trio run has ended")
-        return self._value
-
-    def leave_soon(self) -> None:
-        self._leaving.set()
-
-    async def leave(self) -> None:
-        self._leaving.set()
-        with trio.CancelScope(shield=True):
-            await self._ended.wait()
-        failure = self._take_failure()
-        if failure is not None:
-            raise failure
-
-    def _take_failure(self) -> BaseException | None:
-        failure, self._failure = self._failure, None
-        return failure
-
-    async def _run(self) -> None:
-        result = await outcome.acapture(self._stay)
-        if isinstance(result, outcome.Error) and not isinstance(result.error, trio.Cancelled):
-            self._failure = result.error
-            if isinstance(result.error, KeyboardInterrupt):  # it belongs to the program's main task
-                signal.raise_signal(signal.SIGINT)
-            elif self._value is not None:
-                _log.error("the connection that was opened in %s broke down", self._place, exc_info=result.error)
-        self._entered.set()
-        self._ended.set()
-        if self._is_forgotten:
-            WarnsWhenDeleted(self._place, "a connection")
-        if self._failure is None:
-            result.unwrap()  # raises a cancellation
-
-    async def _stay(self) -> None:
-        with self._scope:
-            async with self._manager as self._value:
-                self._entered.set()
-                try:
-                    await self._leaving.wait()
-                except trio.Cancelled:
-                    self._is_forgotten = not self._leaving.is_set()
-                    raise
-
-
 class TrioLoop:
     """A Loop for trio. Tests give a network of their own for ``datagrams``; None is UDP."""
 
@@ -199,7 +123,7 @@ class TrioLoop:
 
     async def enter(self, manager: AbstractAsyncContextManager[T], place: Place) -> tuple[T, TrioBackgroundScope[T]]:
         _check_loop()
-        scope = TrioBackgroundScope(manager, place)
+        scope = TrioBackgroundScope(manager, place, "connection", "embedclient connection")
         return await scope.enter(), scope
 
     async def sleep(self, seconds: float) -> None:

@@ -17,6 +17,7 @@ from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
 if TYPE_CHECKING:
     from ._announcement_ports import ANSWER_S, FETCH_EVERY_S, FRAME_BYTES_MAX, announcement_in
+    from ._background_scope import TrioBackgroundScope
     from ._datagrams import Datagrams, DatagramSender
     from ._directory import LOOK_EVERY_S, DirectoryReader
     from ._look_ups import look_up, with_port
@@ -42,6 +43,7 @@ __all__ = [
     "TcpListener",
     "TcpReservation",
     "TransportLost",
+    "TrioBackgroundScope",
     "announcement_in",
     "connect_tcp",
     "dial",
@@ -60,6 +62,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "._announcement_ports": "ANSWER_S FETCH_EVERY_S FRAME_BYTES_MAX announcement_in",
+        "._background_scope": "TrioBackgroundScope",
         "._directory": "LOOK_EVERY_S DirectoryReader",
         "._datagrams": "DatagramSender Datagrams",
         "._look_ups": "look_up with_port",

@@ -1,13 +1,15 @@
-"""The scope of a broker that a trio program starts without a block.
+"""The scope of what a trio program opens without a block: a connection, or a broker.
 
-Responsible for the task that has the scope, and for the failure that ends it. Does not depend on what the broker does.
+Responsible for the task that has the scope, and for the failure that ends it. Does not depend on what is opened.
 """
 
 from __future__ import annotations
 
+import logging
 import signal
 from contextlib import AbstractAsyncContextManager
 from contextvars import copy_context
+from typing import Generic, TypeVar
 
 import outcome
 import trio
@@ -15,38 +17,48 @@ import trio
 from embedclient.errors import BrokerFailed, IllegalStateException
 from embedclient.model import Place, WarnsWhenDeleted
 
-__all__ = ["BackgroundScope"]
+T = TypeVar("T")
+_log = logging.getLogger("embedclient")
 
 
-class BackgroundScope:
+class TrioBackgroundScope(Generic[T]):
     """A system task that is inside a block until `leave`.
 
     A caller without a nursery cannot have tasks. A system task must not fail, because trio would end the whole run. So
     its failure is kept for `enter` and `leave`.
     """
 
-    def __init__(self, block: AbstractAsyncContextManager[object], place: Place) -> None:
+    def __init__(self, block: AbstractAsyncContextManager[T], place: Place, what: str, task_name: str) -> None:
         self._block = block
         self._place = place
+        self._what = what
+        self._task_name = task_name
         self._scope = trio.CancelScope()
         self._entered = trio.Event()
         self._leaving = trio.Event()
         self._ended = trio.Event()
+        self._value: outcome.Value[T] | None = None
         self._failure: BaseException | None = None
         self._is_forgotten = False
 
-    async def enter(self) -> None:
-        """Return when the block is entered. A cancellation ends the block."""
-        trio.lowlevel.spawn_system_task(self._run, name="embedbroker", context=copy_context())
+    async def enter(self) -> T:
+        """Return the value of the block when it is entered. A cancellation ends the block."""
+        trio.lowlevel.spawn_system_task(self._run, name=self._task_name, context=copy_context())
         try:
             await self._entered.wait()
         except BaseException:  # a cancellation and Ctrl-C, too, must not leave the block entered
+            self._leaving.set()
             self._scope.cancel()
             with trio.CancelScope(shield=True):
                 await self._ended.wait()
             raise
-        if self._ended.is_set():
+        if self._value is None or self._ended.is_set():
             raise self._take_failure() or IllegalStateException("the trio run has ended")
+        return self._value.value
+
+    def leave_soon(self) -> None:
+        """Begin to leave the block, and return at once."""
+        self._leaving.set()
 
     async def leave(self) -> None:
         """Return when the block is left. Raise what ended it."""
@@ -74,19 +86,26 @@ class BackgroundScope:
     async def _run(self) -> None:
         result = await outcome.acapture(self._stay)
         if isinstance(result, outcome.Error) and not isinstance(result.error, trio.Cancelled):
-            self._failure = result.error
-            if isinstance(result.error, KeyboardInterrupt):  # it belongs to the program's main task
-                signal.raise_signal(signal.SIGINT)
+            self._keep(result.error)
         self._ended.set()
         self._entered.set()
+        # A broker that failed has reported that: it was not forgotten only.
         if self._is_forgotten and not isinstance(self._failure, BrokerFailed):
-            WarnsWhenDeleted(self._place, "a broker")
+            WarnsWhenDeleted(self._place, f"a {self._what}")
         if self._failure is None:
             result.unwrap()  # raises a cancellation
 
+    def _keep(self, failure: BaseException) -> None:
+        self._failure = failure
+        if isinstance(failure, KeyboardInterrupt):  # it belongs to the program's main task
+            signal.raise_signal(signal.SIGINT)
+        elif self._value is not None and not isinstance(failure, BrokerFailed):
+            _log.error("the %s that was opened in %s broke down", self._what, self._place, exc_info=failure)
+
     async def _stay(self) -> None:
         with self._scope:
-            async with self._block:
+            async with self._block as value:
+                self._value = outcome.Value(value)
                 self._entered.set()
                 try:
                     await self._leaving.wait()
