@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
+import typing
+from collections.abc import Iterator
 
 import pytest
+
+import embedbroker
+import embedclient
+import embedclient.asyncio
+import embedclient.blocking
 
 # A family is a module with everything below it, or every module that begins so (a name that ends in an underscore).
 EVERYWHERE = """
@@ -92,3 +100,33 @@ print(*sorted(set(sys.modules) - before))
     run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     later = f"{EVERYWHERE} embedbroker.storage._ embedbroker.locks._ embedbroker.kernel.selector._grammar".split()
     assert [name for name in run.stdout.split() if any(of_family(name, family) for family in later)] == []
+
+
+def callables_of(facade: object) -> Iterator[tuple[str, object]]:
+    """Each public class, function and method of a facade, and what programs construct."""
+    for name in dir(facade):
+        public = getattr(facade, name)
+        if not inspect.isclass(public):
+            yield from [(name, public)] * inspect.isfunction(public)
+            continue
+        yield name, public
+        is_made = "ade by " in (public.__doc__ or "")  # by another object, not by a program
+        for method in dir(public):
+            member = inspect.getattr_static(public, method)
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            is_public = not method.startswith("_") or method in ("__aenter__", "__enter__", "__aiter__", "__iter__")
+            if inspect.isfunction(function) and (is_public or (method == "__init__" and not is_made)):
+                yield f"{name}.{method}", function
+
+
+@pytest.mark.parametrize("facade", [embedbroker, embedclient, embedclient.asyncio, embedclient.blocking])
+def test_the_types_of_public_signatures_are_found(facade: object) -> None:
+    """`typing.get_type_hints` finds them in the module of the function, also those that load on first use."""
+    missing = {}
+    for name, public in callables_of(facade):
+        try:
+            typing.get_type_hints(public)
+        except NameError as error:
+            missing[name] = str(error)
+    assert missing == {}
+    assert len(list(callables_of(facade))) > 200

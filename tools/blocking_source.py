@@ -84,8 +84,8 @@ LISTENERS = {
 }
 # Conditions under which a method needs no thread, and what it does then.
 SHORT_WAYS = {("Receipt", "wait"): ("if self.done:", "    return self._inner._call.value()")}
-# Methods that the event loop calls, and a blocking program cannot have.
-LEFT_OUT = {("ClientSessionFactory", "on_notification")}
+# Listeners that the event loop calls within a step, and does not await.
+OBSERVERS = ("Callable[[Notification], None] | None",)
 
 IMPORTS = {
     "collections.abc": "Callable Iterator Sequence",
@@ -94,7 +94,7 @@ IMPORTS = {
     "typing": "Self TypeVar overload",
     "embedclient": "_client",
     "embedclient._client": "AcknowledgeMode Body ClientMessage ConnectionMetaData FailoverEventType",
-    "embedclient.agent": "AddressState LocatorSettings QueueAttributes QueueState SessionMode",
+    "embedclient.agent": "AddressState LocatorSettings Notification QueueAttributes QueueState SessionMode",
     "._connection": "Connection JMSContext",
     "._messaging": "JMSProducer MessageConsumer MessageProducer QueueBrowser",
     "._portal": "Portal",
@@ -160,7 +160,7 @@ def class_lines(twin: Twin) -> Iterator[str]:
     for attribute, annotation in twin.attributes:
         yield from attribute_lines(attribute, annotation)
     for member_name, member in vars(twin.source).items():
-        if member_name.startswith("_") or (name, member_name) in LEFT_OUT:
+        if member_name.startswith("_"):
             continue
         if isinstance(member, property):
             yield from property_lines(member_name, member)
@@ -269,7 +269,9 @@ def call_lines(
 
 def passed_argument(parameter: inspect.Parameter) -> str:
     value = parameter.name
-    if any(listener in str(parameter.annotation) for listener in LISTENERS):
+    if parameter.annotation in OBSERVERS:
+        value = f"self._portal.observer({value})"
+    elif any(listener in str(parameter.annotation) for listener in LISTENERS):
         value = f"self._portal.{'listener' if 'None' in str(parameter.annotation) else 'known_listener'}({value})"
     elif str(parameter.annotation) in WRAPPED:
         value = f"{value}._inner"
@@ -336,6 +338,7 @@ def blocking_text(text: str, indent: int) -> str:
     text = text.replace("`async with` it", "`with` it").replace("async with", "with").replace("async for", "for")
     text = text.replace("A cancelled", "An interrupted").replace("await the receipt", "wait for the receipt")
     text = text.replace("await it", "call `wait()`")
+    text = text.replace("It runs inside the event loop and must not block.", "It runs in a thread, and may block.")
     lines = text.split("\n")
     block = "\n".join([lines[0], *(" " * indent + line if line else "" for line in lines[1:])])
     return block if len(lines) == 1 else block + "\n" + " " * indent
@@ -352,12 +355,11 @@ Each method is one call in the thread of the broker.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from embedbroker.config import AddressSettings, BridgeConfig, BrokerConfig, DivertConfiguration, SecuritySetting
+from embedbroker.config import AddressSettings, BridgeConfig, BrokerConfig, DivertConfiguration, SecuritySetting
 
-    from ._management import {names}
+from ._management import {names}
 
 __all__ = ["ThreadedManagement"]
 

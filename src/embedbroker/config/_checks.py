@@ -39,6 +39,10 @@ def as_path(value: str | PathLike | None) -> str | None:
     return value.__fspath__() if isinstance(value, PathLike) else value
 
 
+# attrs copies it to the constructors of other modules, which do not import the names in its text.
+as_path.__annotations__["value"] = str | PathLike | None
+
+
 def path(instance: object, attribute: Attribute[Any], value: object) -> None:
     """Check the path of a file or a directory. An empty one would mean the current directory of the process."""
     text(instance, attribute, value)

@@ -7,17 +7,15 @@ Does not depend on datagrams, and on what a broker does with the places that it 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from attrs import field, frozen
 
+from embedclient import model
 from embedclient.model import did_you_mean
 
 from ._checks import as_path, named, optional, path, text, whole
 from ._nested import listed
-
-if TYPE_CHECKING:
-    from embedclient.model import BroadcastEndpoint
 
 __all__ = ["BroadcastGroup", "DiscoveryGroup", "as_broadcast_groups", "as_discovery_groups", "check_discovery_group"]
 
@@ -76,7 +74,7 @@ class BroadcastGroup:
         _ = self.group
 
     @property
-    def group(self) -> BroadcastEndpoint:
+    def group(self) -> model.BroadcastEndpoint:
         """Return the multicast group and the interface that leads to it, the shared directory, or the port."""
         from embedclient.model import AnnouncementPort
 
@@ -118,7 +116,7 @@ class DiscoveryGroup:
         _ = self.group
 
     @property
-    def group(self) -> BroadcastEndpoint:
+    def group(self) -> model.BroadcastEndpoint:
         """Return the multicast group and the interface that leads to it, the shared directory, or the hosts."""
         from embedclient.model import AnnouncementHosts
 
@@ -136,7 +134,7 @@ def _check_place(group: BroadcastGroup | DiscoveryGroup, third: str, has_third: 
         )
 
 
-def _endpoint(group: BroadcastGroup | DiscoveryGroup, local_bind_port: int = -1) -> BroadcastEndpoint:
+def _endpoint(group: BroadcastGroup | DiscoveryGroup, local_bind_port: int = -1) -> model.BroadcastEndpoint:
     from embedclient.model import MulticastGroup, SharedDirectory
 
     if group.shared_directory is not None:

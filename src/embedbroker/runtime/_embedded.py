@@ -46,31 +46,11 @@ from embedclient.errors import (
 from embedclient.model import Place, RoutingType, TransportConfiguration, Xid, did_you_mean, start_thread, summary
 from embedclient.transport import TrioBackgroundScope
 
+from . import _types
 from ._endpoint import Endpoint, Network, open_endpoint
 from ._life import Life, leaves
 from ._role_watch import Observer, RoleWatch
 from ._shortage import caused_by_shortage
-
-if TYPE_CHECKING:
-    from embedbroker.config import BrokerSettings
-    from embedbroker.locks import LockManagers, Locks
-    from embedbroker.storage import Disk
-    from embedclient.transport import Datagrams
-
-    from ._hosted_backups import HostedBackup, HostedBackups
-    from ._management import Management, QueueInfo
-    from ._threaded_management import ThreadedManagement
-
-    class BrokerOptions(BrokerSettings, total=False):
-        """All arguments of `EmbeddedBroker` behind the configuration."""
-
-        disk: Disk | None
-        locks: Locks | None
-        network: Network | None
-        datagrams: Datagrams | None
-        lock_manager: LockManagers | None
-        make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None
-
 
 __all__ = ["EmbeddedBroker", "ThreadedBroker", "life_of", "observe"]
 
@@ -121,13 +101,13 @@ class EmbeddedBroker:
         self,
         config: BrokerConfig | None = None,
         *,
-        disk: Disk | None = None,
-        locks: Locks | None = None,
+        disk: _types.Disk | None = None,
+        locks: _types.Locks | None = None,
         network: Network | None = None,
-        datagrams: Datagrams | None = None,
-        lock_manager: LockManagers | None = None,
-        make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None = None,
-        **changes: Unpack[BrokerSettings],
+        datagrams: _types.Datagrams | None = None,
+        lock_manager: _types.LockManagers | None = None,
+        make_backup: Callable[[BrokerConfig, str], _types.HostableBroker] | None = None,
+        **changes: Unpack[_types.BrokerSettings],
     ) -> None:
         if config is not None and not isinstance(config, BrokerConfig):
             raise TypeError(f"config must be a BrokerConfig, not {type(config).__name__}")
@@ -149,7 +129,7 @@ class EmbeddedBroker:
         self._disk_given = disk
         self._network = network
         self._datagrams = datagrams
-        self._locks_given: Locks | LockManagers | None = locks
+        self._locks_given: _types.Locks | _types.LockManagers | None = locks
         if isinstance(self.config.own_policy, ReplicationPrimary | ReplicationBackup):
             self._locks_given = lock_manager or _configured_manager(self.config.own_policy)
         self._watch = RoleWatch()
@@ -171,14 +151,20 @@ class EmbeddedBroker:
     def __repr__(self) -> str:
         return summary(self, *self._shown)
 
-    def _make_hosted(self, make_backup: Callable[[BrokerConfig, str], EmbeddedBroker] | None) -> HostedBackups:
+    def _make_hosted(
+        self, make_backup: Callable[[BrokerConfig, str], _types.HostableBroker] | None
+    ) -> _types.HostedBackups:
         """Return what runs the backups of other brokers in this process."""
         from ._hosted_backups import HostedBackups, absolute
 
         # Another process, with another working directory, opens these.
         self.config = absolute(self.config)
         given, network, datagrams = self._locks_given, self._network, self._datagrams
-        manager = cast("LockManagers | None", given) if isinstance(self.config.own_policy, ReplicationPrimary) else None
+        manager = (
+            cast("_types.LockManagers | None", given)
+            if isinstance(self.config.own_policy, ReplicationPrimary)
+            else None
+        )
 
         def make(config: BrokerConfig, node_id: str) -> EmbeddedBroker:
             return EmbeddedBroker(config, network=network, datagrams=datagrams, lock_manager=manager)
@@ -256,11 +242,11 @@ class EmbeddedBroker:
         await self._watch.wait_for(*roles)
 
     @property
-    def hosted_backups(self) -> list[HostedBackup]:
+    def hosted_backups(self) -> list[_types.HostedBackup]:
         """The backups of other brokers that run in this process at this moment; empty unless it is colocated."""
         return self._hosted.states() if self._hosted is not None else []
 
-    async def wait_for_hosted_backup(self, *roles: Role) -> HostedBackup:
+    async def wait_for_hosted_backup(self, *roles: Role) -> _types.HostedBackup:
         """Wait until the broker hosts a backup that has one of ``roles``, and return it.
 
         Args:
@@ -280,7 +266,7 @@ class EmbeddedBroker:
                     return each
             found = await self.wait_hosted_backups_change(found)
 
-    async def wait_hosted_backups_change(self, known: Sequence[HostedBackup]) -> list[HostedBackup]:
+    async def wait_hosted_backups_change(self, known: Sequence[_types.HostedBackup]) -> list[_types.HostedBackup]:
         """Wait until `hosted_backups` is not what is known, because one begins, ends or has another role; return it.
 
         Args:
@@ -551,7 +537,7 @@ class EmbeddedBroker:
 
     # -- queues --------------------------------------------------------------------------------------------------
 
-    def queues(self) -> list[QueueInfo]:
+    def queues(self) -> list[_types.QueueInfo]:
         """Return the figures of all queues at this moment, in order of their names.
 
         Raises:
@@ -575,7 +561,7 @@ class EmbeddedBroker:
             for name, queue in sorted(found.items())
         ]
 
-    def queue(self, name: str) -> QueueInfo:
+    def queue(self, name: str) -> _types.QueueInfo:
         """Return the figures of a queue at this moment: ``broker.queue("orders").message_count``.
 
         Args:
@@ -705,14 +691,14 @@ class EmbeddedBroker:
         return found
 
     @property
-    def management(self) -> Management:
+    def management(self) -> _types.Management:
         """Attributes and operations of the broker: queues, addresses, connections; see `Management`."""
         from ._management import Management
 
         return Management(lambda: self._serving().host)
 
     @classmethod
-    def in_thread(cls, config: BrokerConfig | None = None, **options: Unpack[BrokerOptions]) -> ThreadedBroker:
+    def in_thread(cls, config: BrokerConfig | None = None, **options: Unpack[_types.BrokerOptions]) -> ThreadedBroker:
         """Return the same broker in a separate thread, for synchronous and asyncio programs.
 
         Use it as ``with EmbeddedBroker.in_thread(port=61616) as broker``.
@@ -771,7 +757,7 @@ def _check_parts(**parts: object) -> None:
 
 
 def _check_policy(
-    config: BrokerConfig, disk: Disk | None, locks: Locks | None, lock_manager: LockManagers | None
+    config: BrokerConfig, disk: _types.Disk | None, locks: _types.Locks | None, lock_manager: _types.LockManagers | None
 ) -> None:
     policy = config.own_policy
     if isinstance(config.ha_policy, Colocated) and not config.cluster_connections:
@@ -794,7 +780,7 @@ def _check_policy(
         raise ValueError(f"ha_policy {type(policy).__name__} needs the data_directory that its group shares, or locks")
 
 
-def _configured_manager(policy: ReplicationPrimary | ReplicationBackup) -> LockManagers | None:
+def _configured_manager(policy: ReplicationPrimary | ReplicationBackup) -> _types.LockManagers | None:
     if policy.lock_manager is None:
         return None
     from ._coordination import lock_manager_of
@@ -808,13 +794,13 @@ class _Run:
     def __init__(
         self,
         place: Endpoint,
-        disk: Disk | None,
-        locks: Locks | LockManagers | None,
+        disk: _types.Disk | None,
+        locks: _types.Locks | _types.LockManagers | None,
         logger: logging.Logger,
         watch: RoleWatch,
         *,
         deletes_missing: bool,
-        hosted: HostedBackups | None,
+        hosted: _types.HostedBackups | None,
     ) -> None:
         config = place.config
         self._place = place
@@ -924,7 +910,7 @@ class ThreadedBroker:
     Safe to call from any thread except the broker's. ``vm_url`` does not work from another thread; use ``url``.
     """
 
-    def __init__(self, config: BrokerConfig | None, options: BrokerOptions) -> None:
+    def __init__(self, config: BrokerConfig | None, options: _types.BrokerOptions) -> None:
         self._broker = EmbeddedBroker(config, **options)
         self._thread: threading.Thread | None = None
         # The process of that thread. A child that is forked from it has a copy of this object, but not the thread.
@@ -1128,15 +1114,15 @@ class ThreadedBroker:
         return self._call(wait)
 
     @property
-    def hosted_backups(self) -> list[HostedBackup]:
+    def hosted_backups(self) -> list[_types.HostedBackup]:
         """The backups of other brokers that run in this process at this moment; empty unless it is colocated."""
 
-        async def look() -> list[HostedBackup]:
+        async def look() -> list[_types.HostedBackup]:
             return self._broker.hosted_backups
 
         return self._call(look)
 
-    def wait_for_hosted_backup(self, *roles: Role, timeout: float | None = None) -> HostedBackup | None:
+    def wait_for_hosted_backup(self, *roles: Role, timeout: float | None = None) -> _types.HostedBackup | None:
         """Wait until the broker hosts a backup that has one of ``roles``, and return it.
 
         Args:
@@ -1148,7 +1134,7 @@ class ThreadedBroker:
             TypeError: no role is given, or an argument is not a role.
         """
 
-        async def wait() -> HostedBackup | None:
+        async def wait() -> _types.HostedBackup | None:
             with trio.move_on_after(math.inf if timeout is None else timeout):
                 return await self._broker.wait_for_hosted_backup(*roles)
             return None
@@ -1212,14 +1198,14 @@ class ThreadedBroker:
         """
         return self._call(lambda: self._broker.commit_branch(xid))
 
-    def queues(self) -> list[QueueInfo]:
+    def queues(self) -> list[_types.QueueInfo]:
         """Return the figures of all queues at this moment, in order of their names.
 
         Raises: as `EmbeddedBroker.queues`.
         """
         return self._call_sync(self._broker.queues)
 
-    def queue(self, name: str) -> QueueInfo:
+    def queue(self, name: str) -> _types.QueueInfo:
         """Return the figures of a queue at this moment: ``broker.queue("orders").message_count``.
 
         Args:
@@ -1291,7 +1277,7 @@ class ThreadedBroker:
         return self.management.purge_queue(name)
 
     @property
-    def management(self) -> ThreadedManagement:
+    def management(self) -> _types.ThreadedManagement:
         """Attributes and operations of the broker, as blocking calls; see `Management`."""
         from ._threaded_management import ThreadedManagement
 

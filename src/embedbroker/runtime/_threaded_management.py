@@ -6,12 +6,11 @@ Each method is one call in the thread of the broker.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from embedbroker.config import AddressSettings, BridgeConfig, BrokerConfig, DivertConfiguration, SecuritySetting
+from embedbroker.config import AddressSettings, BridgeConfig, BrokerConfig, DivertConfiguration, SecuritySetting
 
-    from ._management import AddressInfo, GroupInfo, Management, PreparedTransaction, QueueInfo
+from ._management import AddressInfo, GroupInfo, Management, PreparedTransaction, QueueInfo
 
 __all__ = ["ThreadedManagement"]
 

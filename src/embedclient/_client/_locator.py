@@ -276,7 +276,7 @@ class ClientSessionFactory(ClosedByBlock):
         It runs inside the event loop and must not block.
 
         Args:
-            listener: a function that returns at once; its errors are logged.
+            listener: a function; its errors are logged.
         """
         self._edge.agent.on_notification = None if listener is None else partial(_notify, listener)
 

@@ -11,7 +11,7 @@ from typing import Self, overload
 
 from embedclient import _client
 from embedclient._client import ClientMessage
-from embedclient.agent import AddressState, LocatorSettings, QueueAttributes, QueueState
+from embedclient.agent import AddressState, LocatorSettings, Notification, QueueAttributes, QueueState
 from embedclient.errors import JMSException
 from embedclient.model import Progress, Properties, RoutingType, TransportConfiguration
 
@@ -50,6 +50,16 @@ class ClientSessionFactory:
         A broker outside any cluster is the only one, with the connector in use. Without a connection there are none.
         """
         return self._inner.members
+
+    def on_notification(self, listener: Callable[[Notification], None] | None) -> None:
+        """Set the callable that receives notifications of failures and failovers; None removes it.
+
+        It runs in a thread, and may block.
+
+        Args:
+            listener: a function; its errors are logged.
+        """
+        self._portal.call_now(self._inner.on_notification, self._portal.observer(listener))
 
     def create_session(
         self,

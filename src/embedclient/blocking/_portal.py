@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import ContextVar, copy_context
@@ -31,6 +32,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 C = TypeVar("C", bound=Closeable)
 D = TypeVar("D", TemporaryQueue, TemporaryTopic)
+N = TypeVar("N")
 M = TypeVar("M", bound=JMSMessage | ClientMessage)
 
 _log = logging.getLogger("embedclient")
@@ -130,6 +132,31 @@ class _Threaded(partial[Awaitable[None]]):
 
     def __hash__(self) -> int:
         return hash(_Threaded)  # a listener needs no hash, and there are few
+
+
+class _Observer(Generic[N]):
+    """A listener that is called in the event loop, and passes what it gets to a task there."""
+
+    def __init__(self, nursery: trio.Nursery, listener: Callable[..., Awaitable[None]]) -> None:
+        self._nursery = nursery
+        self._listener = listener
+        self._waiting: deque[N] = deque()
+        self._is_calling = False
+
+    def __call__(self, value: N) -> None:
+        self._waiting.append(value)
+        if not self._is_calling:
+            self._is_calling = True
+            self._nursery.start_soon(self._pass_on)
+
+    async def _pass_on(self) -> None:
+        while self._waiting:
+            result = await outcome.acapture(self._listener, self._waiting.popleft())
+            if isinstance(result, outcome.Error):
+                if not isinstance(result.error, Exception):
+                    result.unwrap()
+                _log.error("a listener of the session factory failed", exc_info=result.error)
+        self._is_calling = False
 
 
 class _Scope(Generic[T]):
@@ -399,6 +426,14 @@ class Portal:
         if iscoroutinefunction(listener):
             raise TypeError(f"the listeners of blocking programs are plain functions; {listener!r} is asynchronous")
         return _Threaded(self._run_listener, listener)
+
+    def observer(self, listener: Callable[[N], None] | None) -> Callable[[N], None] | None:
+        """Return a listener in the form for a step of the client: it returns at once.
+
+        A thread calls the program's function, for one value at a time, in their order.
+        """
+        adapted = self.listener(listener)
+        return None if adapted is None else _Observer(self._loop.nursery, adapted)
 
     def known_listener(self, listener: Callable[..., object]) -> Callable[..., Awaitable[None]]:
         """Return the same as `listener`, for one that is added and removed, and never None."""

@@ -7,7 +7,7 @@ mark, and the queue names of subscriptions. Does not depend on the existence of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from attrs import evolve, field, frozen
 
@@ -31,7 +31,8 @@ __all__ = [
 
 _SEPARATOR = "::"
 T = TypeVar("T", bound="TemporaryQueue | TemporaryTopic")
-Delete = Callable[["TemporaryQueue | TemporaryTopic"], Awaitable[None]]
+# Of any destination: a constructor's types are resolved before its own class exists.
+Delete = Callable[[Any], Awaitable[None]]
 
 
 def split_attributes(name: str) -> tuple[str, dict[str, str]]:

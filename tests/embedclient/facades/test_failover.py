@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from embedbroker import BrokerConfig, EmbeddedBroker, Role, SharedStoreBackup, SharedStorePrimary, ThreadedBroker
-from embedclient import FailoverEventType, Queue, TextMessage, Topic
+from embedclient import ConnectionFailed, FailoverEventType, Notification, Queue, TextMessage, Topic
 from embedclient.errors import (
     ConnectionFailedException,
     ConnectionLostException,
@@ -51,6 +51,27 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         EmbeddedBroker.in_thread(config(name="b", port=backup_port, ha_policy=SharedStoreBackup())) as backup,
     ):
         yield Pair(primary, backup, backup_port)
+
+
+async def test_a_session_factory_reports_each_step_of_a_failover(client: Client, pair: Pair) -> None:
+    heard: list[str] = []
+    moved = [client.event(), client.event()]
+
+    def listen(notification: Notification) -> None:
+        heard.append(type(notification).__name__)
+        if isinstance(notification, ConnectionFailed):
+            moved[heard.count("ConnectionFailed") - 1].set()
+        raise ZeroDivisionError  # which changes nothing
+
+    url = f"{pair.url}?ha=true&reconnectAttempts=-1&retryInterval=20"
+    async with client.server_locator(url).create_session_factory() as factory:
+        factory.on_notification(listen)
+        async with factory.create_session():
+            for turn, change in enumerate((pair.fail_over, pair.fail_back)):
+                await client.aside(change)
+                await moved[turn].wait()
+            factory.on_notification(None)
+    assert heard == ["FailureDetected", "FailoverCompleted", "ConnectionFailed"] * 2
 
 
 async def test_sessions_go_on_at_the_backup_and_come_back(client: Client, pair: Pair) -> None:

@@ -41,10 +41,39 @@ def test_what_is_in_two_facades_takes_the_same_arguments(facade: object) -> None
         is_made = "ade by " in (ours.__doc__ or "")  # by another object, not by a program
         for method in ["__init__"] * (not is_made) + [each for each in dir(ours) if not each.startswith("_")]:
             mine, others = inspect.getattr_static(ours, method), getattr(other, method, None)
-            if inspect.isfunction(mine) and inspect.isfunction(others):
+            if inspect.isfunction(mine):
+                assert inspect.isfunction(others), f"{name}.{method} is not in {facade}"
                 compared += 1
                 assert parameters(others) == parameters(mine), f"{name}.{method}"
     assert compared > 10
+
+
+def test_the_classes_of_the_facades_have_the_same_members() -> None:
+    def members(cls: type) -> set[str]:
+        return {name for name in dir(cls) if not name.startswith("_")}
+
+    different = {}
+    for name in embedclient.__all__:
+        ours = getattr(embedclient, name)
+        if inspect.isclass(ours):
+            assert members(getattr(embedclient.asyncio, name)) == members(ours), name
+            other = members(getattr(embedclient.blocking, name))
+            assert members(ours) <= other, name
+            different[name] = other - members(ours)
+    # Properties of the blocking class, and attributes of each object of the other classes.
+    assert {name: words for name, words in different.items() if words} == {
+        "Connection": {"exception_listener"},
+        "XAConnection": {"exception_listener"},
+        "MessageProducer": {
+            "delivery_delay",
+            "delivery_mode",
+            "disable_message_id",
+            "disable_message_timestamp",
+            "priority",
+            "time_to_live",
+        },
+        "ServerLocator": {"settings"},
+    }
 
 
 def test_a_blocking_call_is_refused_in_a_thread_of_an_event_loop(url: str) -> None:
