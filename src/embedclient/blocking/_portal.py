@@ -433,7 +433,7 @@ class Portal:
         A thread calls the program's function, for one value at a time, in their order.
         """
         adapted = self.listener(listener)
-        return None if adapted is None else _Observer(self._loop.nursery, adapted)
+        return None if adapted is None else _Observer[N](self._loop.nursery, adapted)
 
     def known_listener(self, listener: Callable[..., object]) -> Callable[..., Awaitable[None]]:
         """Return the same as `listener`, for one that is added and removed, and never None."""
