@@ -99,8 +99,10 @@ class Compaction:
         for segment in self.run:
             self._before[segment] = len(segment.dead), segment.narrowed
             self._rolled_back |= {number for kind, number in segment.ended if kind == RecordKind.ROLLBACK}
+        over = self._over()
         for segment in self.run:
-            yield from self._copy_segment(segment)
+            if segment not in over:
+                yield from self._copy_segment(segment)
         yield from self._write_batch(BatchFlags.COMPACTED)
         if self.empty:
             yield (Remove(COMPACTING),)
@@ -159,6 +161,19 @@ class Compaction:
         return not any(
             self.seen.get(message_id) for each in open_transactions for message_id, _ in each.acknowledgements
         )
+
+    def _over(self) -> set[Segment]:
+        """Return segments of the run that need not be read, because no record of theirs survives.
+
+        Nothing in them lives, and what they ended is of segments that are gone or of which no message survives either.
+        A flow of transactions makes a chain of these behind an early segment with definitions.
+        """
+        without_messages: dict[Segment, None] = {}
+        for segment in self.run:
+            if not segment.living and all(need.gone or need in without_messages for need in segment.needs):
+                without_messages[segment] = None
+        # Messages of a queue that was removed leave the index when their records are read.
+        return {segment for segment in without_messages if not segment.pins and not segment.orphaned}
 
     # -- copying -----------------------------------------------------------------------------------------------------
 

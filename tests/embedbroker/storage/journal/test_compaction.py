@@ -190,6 +190,38 @@ def test_compaction_copies_records_as_they_are_and_in_order() -> None:
     assert kept == sorted(kept)
 
 
+def test_compaction_reads_no_segment_of_which_nothing_survives() -> None:
+    traffic = Traffic()
+    traffic.journal.background.stopped = True
+    first = traffic.newest
+    last = traffic.add(1)
+    # Each transaction acknowledges the message of the one before: each segment ends something of the one before it.
+    while len(traffic.journal.statistics().segments) < 9:
+        transaction_id = traffic.take_id()
+        traffic.recorded.call("acknowledge", last, 1, transaction_id)
+        message = traffic.message()
+        last = message.message_id
+        traffic.recorded.call("add_message", message, transaction_id, [(1, 0)])
+        traffic.recorded.call("commit", transaction_id, [(1, traffic.take_id())])
+        traffic.recorded.settle()
+    # The definitions of the queues are in the first one.
+    chain = [segment.name for segment in traffic.journal.statistics().segments]
+    assert chain[0] == first
+    stays = traffic.add(2)
+    traffic.recorded.settle()
+    traffic.journal.background.stopped = False
+    traffic.journal.background.choose(NOW.wall_ms, at_leisure=True)
+    read = set[str]()
+    while works := traffic.journal.take_work():
+        for work in works:
+            read |= {each.file for each in work.operations if isinstance(each, Read)}
+            traffic.journal.on_disk_done(work.batch, traffic.recorded.disk.run(work.operations), NOW)
+    assert compacted(traffic.journal)
+    assert read == {first}
+    assert len(traffic.journal.statistics().segments) <= 3
+    assert traffic.recovered() == [last, stays]
+
+
 def test_damage_in_an_old_segment_is_reported_and_never_copied() -> None:
     traffic = Traffic()
     traffic.flow(30, stay_every=5)
