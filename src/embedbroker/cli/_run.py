@@ -23,6 +23,7 @@ from embedbroker import BrokerConfig, EmbeddedBroker, HostedBackup, Role
 from embedbroker.runtime import raise_descriptor_limit
 from embedclient.errors import BrokerFailed, IllegalStateException, ResourceAllocationException
 
+from ._collector import CollectorForBroker
 from ._failure import BrokerStopped, CannotStart, CommandFailed
 from ._interrupt import STOP_SIGNALS, let_signals_kill
 from ._output import shut_off
@@ -140,7 +141,8 @@ class _Process:
                         self._serving = True
                         nursery.start_soon(self._report_roles)
                         nursery.start_soon(self._report_hosted_backups)
-                        reason = await broker.wait_failed()
+                        with CollectorForBroker():
+                            reason = await broker.wait_failed()
                         self.failure = BrokerStopped(f"the broker stopped: {reason}")
                 except (ResourceAllocationException, BrokerFailed) as error:
                     self.failure = BrokerStopped(str(error)) if self._serving else CannotStart(str(error))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
 
 from embedbroker import EmbeddedBroker
+from embedbroker.cli._collector import CollectorForBroker
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.command_processes import COMMAND, CommandProcess, broker, called, finished, started
@@ -55,6 +58,26 @@ def test_without_json_it_says_the_same_to_people() -> None:
         assert line.endswith("(in memory)\n")
         process.send(signal.SIGTERM)
         assert process.exit_code() == 0
+
+
+class CollectorCycle:
+    itself: CollectorCycle
+
+
+def test_the_collector_leaves_what_was_there_alone_while_the_broker_runs() -> None:
+    before = gc.get_threshold()
+    there: list[object] = []
+    with CollectorForBroker():
+        assert gc.get_threshold() != before
+        assert not any(each is there for each in gc.get_objects())
+        # Cycles that arise are found.
+        cycle = CollectorCycle()
+        cycle.itself, gone = cycle, weakref.ref(cycle)
+        del cycle
+        gc.collect()
+        assert gone() is None
+    assert gc.get_threshold() == before
+    assert any(each is there for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
