@@ -441,10 +441,12 @@ class BlockingFaultPlan:
     def at(self, seconds: float, fault: Callable[..., object], *args: object) -> None:
         check_fault(seconds, fault)
 
-        async def happen() -> None:
-            await trio.to_thread.run_sync(partial(fault, *args))
+        name = getattr(fault, "__qualname__", repr(fault))
 
-        happen.__qualname__ = getattr(fault, "__qualname__", repr(fault))
+        async def happen() -> None:
+            await self._thread.run_fault(name, partial(fault, *args))
+
+        happen.__qualname__ = name
         self._thread.call_now(self._plan.at, seconds, happen)
 
     def within(self, seconds: float, fault: Callable[..., object], *args: object) -> float:

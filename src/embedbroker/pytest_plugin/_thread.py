@@ -10,7 +10,9 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent import futures
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -19,12 +21,15 @@ import trio
 
 from embedclient.errors import IllegalStateException
 
-from ._bench import Bench
+from ._bench import Bench, LeftBehind
 from ._deadline import Deadline, can_interrupt
 
 __all__ = ["BenchThread"]
 
 T = TypeVar("T")
+
+# How long the end of a test waits for a fault of its plan that goes on.
+_FAULT_ENDS_WITHIN_S = 2.0
 
 
 class BenchThread:
@@ -138,13 +143,62 @@ class BenchThread:
 
         loop = self._loop
         if loop is None or not loop.is_running():
-            await trio.to_thread.run_sync(lambda: asyncio.run(there()))
+            await self._carry_to_new_loop(there, _name_of(function))
             return
         over, token = trio.Event(), trio.lowlevel.current_trio_token()
         task = asyncio.run_coroutine_threadsafe(there(), loop)
         task.add_done_callback(lambda _: token.run_sync_soon(over.set))
-        await over.wait()
-        task.result()
+        try:
+            await over.wait()
+        except trio.Cancelled:
+            if not loop.is_closed():
+                task.cancel()
+            raise
+        with suppress(futures.CancelledError):  # the loop has ended before the brokers
+            task.result()
+
+    async def _carry_to_new_loop(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
+        loops: list[asyncio.AbstractEventLoop] = []
+
+        def run() -> None:
+            with asyncio.Runner() as runner, suppress(asyncio.CancelledError):
+                loops.append(runner.get_loop())
+                runner.run(work())
+
+        def cancel() -> None:
+            for loop in loops:
+                with suppress(RuntimeError):  # it is closed
+                    loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+
+        await self.run_fault(name, run, cancel)
+
+    async def run_fault(
+        self, name: str, fault: Callable[[], object], cancel: Callable[[], object] = lambda: None
+    ) -> None:
+        """Run a fault of a plan in a thread, for a task in the thread of the brokers.
+
+        Raises:
+            LeftBehind: the test passed, and the fault goes on.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        ended, token = trio.Event(), trio.lowlevel.current_trio_token()
+
+        def run() -> None:
+            try:
+                fault()
+            finally:
+                with suppress(trio.RunFinishedError):
+                    token.run_sync_soon(ended.set)
+
+        try:
+            await trio.to_thread.run_sync(run, abandon_on_cancel=True)
+        except trio.Cancelled:
+            cancel()
+            with trio.move_on_after(_FAULT_ENDS_WITHIN_S, shield=True):
+                await ended.wait()
+            if self.bench.must_prove and not ended.is_set():
+                raise LeftBehind(f"left behind by this test: the fault {name}, which does not end") from None
+            raise
 
     def _soon(self, function: Callable[[], object]) -> None:
         if self._token is None or not self._thread.is_alive():
@@ -208,3 +262,7 @@ class _Call(Generic[T]):
     def _settle(self) -> None:
         if not self.over.done():
             self.over.set_result(None)
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

@@ -20,6 +20,7 @@ from embedbroker.storage import (
 )
 from embedclient.errors import ResourceAllocationException
 
+from ._artemis_journal import check_no_artemis_journal
 from ._body_directory import check_body_directory
 from ._clock import SystemEntropy
 from ._disk import FileDisk
@@ -84,6 +85,8 @@ class _Directory:
             DirectoryLocked: another broker uses it, and there is no wait, or the wait is over.
             OSError: it cannot be made, opened or locked.
         """
+        if self._is_journal:
+            check_no_artemis_journal(self._path)
         self._acquire(self._path, waits=waits)
         if self._bodies is not None:
             self._acquire(self._bodies, waits=waits)

@@ -15,6 +15,7 @@ from embedbroker.storage import Disk, JournalSettings, RepairReport, repair_jour
 from embedclient.errors import ResourceAllocationException
 from embedclient.model import Instant
 
+from ._artemis_journal import check_no_artemis_journal
 from ._body_directory import check_bodies_differ
 from ._clock import SystemEntropy
 from ._disk import FileDisk
@@ -40,6 +41,7 @@ def journal_directory(directory: Path, bodies: Path | None = None) -> Iterator[D
 @contextmanager
 def _locked(directory: Path, bodies: Path | None = None, *, read_only: bool) -> Iterator[Disk]:
     try:
+        check_no_artemis_journal(directory)
         if read_only:
             lock = DirectoryLock.acquire_to_read(directory)
         else:

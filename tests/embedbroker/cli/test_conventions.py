@@ -119,10 +119,15 @@ WRONG = {
     "locked away": "cannot open directory {}: Permission denied",
     "used": f"directory {{}} is used by broker 'busy' in this process ({os.getpid()})",
     "empty": "there is no journal in {}",
-    "of another broker": "there is no journal in {}",
+    "of Artemis": (
+        "cannot open directory {}: it holds the journal of an Apache Artemis broker, which cannot be read: choose "
+        "another directory, and let a bridge move the messages"
+    ),
 }
 #: A broker makes its directory, and begins a journal in it.
-MADE = {"missing", "empty", "of another broker"}
+MADE = {"missing", "empty"}
+#: An audit log is no journal.
+NOT_FOR_AUDIT = {"of Artemis"}
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -130,9 +135,9 @@ def test_a_wrong_directory_has_one_exit_code_and_one_text(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("no journal")
-    for name in ("locked away", "empty", "of another broker"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "of another broker" / "activemq-data-1.amq").write_bytes(b"\0" * 16)
+    for name in ("locked away", "empty", "of Artemis/bindings"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "of Artemis" / "bindings" / "activemq-bindings-1.bindings").write_bytes(b"\0" * 16)
     directory = tmp_path / "file" / "data" if kind == "inside a file" else tmp_path / kind
     opened = os.open
 
@@ -150,9 +155,11 @@ def test_a_wrong_directory_has_one_exit_code_and_one_text(
         }
         if kind not in MADE:
             results["run"] = command("run", "--port", "0", "--data", directory)
+        if kind not in MADE | NOT_FOR_AUDIT:
             results["audit"] = command("run", "--port", "0", "--data", tmp_path / "new", "--audit", directory)
             assert results.pop("audit").stderr.endswith(f"embedbroker: audit log: {WRONG[kind].format(directory)}\n")
     for name, result in results.items():
         assert (result.exit_code, result.stdout) == (3, ""), name
         assert result.stderr == f"embedbroker: {WRONG[kind].format(directory)}\n", name
     assert not (tmp_path / "copy").exists()
+    assert not list((tmp_path / "of Artemis").glob("*.*"))  # nothing was begun there

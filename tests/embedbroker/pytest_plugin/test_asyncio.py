@@ -235,6 +235,53 @@ class TestIt:
     result.stdout.no_fnmatch_line("*asyncio/runners.py*")
 
 
+def test_a_fault_without_an_end_does_not_hold_the_end_of_its_test(inner: Inner) -> None:
+    test = """
+import asyncio, threading, time
+
+class TestPlans:
+    @pytest.fixture
+    def until(self):
+        begun = threading.Event()
+        since = time.monotonic()
+        yield begun
+        assert time.monotonic() - since < 30
+
+    async def beside(self, begun):
+        begun.set()
+        await asyncio.sleep(1000)
+
+    def block(self, begun):
+        begun.set()
+        threading.Event().wait()
+
+    @pytest.mark.asyncio
+    async def test_in_the_loop_of_the_test(self, until, embedded_broker, fault_plan):
+        await embedded_broker.restart()
+        fault_plan.at(0.0, self.beside, until)
+        while not until.is_set():
+            await asyncio.sleep(0.001)
+
+    @pytest.mark.asyncio
+    async def test_in_a_loop_of_its_own(self, until, fault_plan):
+        fault_plan.at(0.0, self.beside, until)
+        await asyncio.to_thread(until.wait)
+
+    @pytest.mark.asyncio
+    async def test_blocked(self, until, fault_plan):
+        fault_plan.at(0.0, self.block, until)
+        await asyncio.to_thread(until.wait)
+
+    def test_plain(self, until, fault_plan_blocking):
+        fault_plan_blocking.at(0.0, self.block, until)
+        until.wait()
+"""
+    result = inner(test)
+    result.assert_outcomes(passed=4, errors=2)
+    left = "E *LeftBehind: left behind by this test: the fault TestPlans.block, which does not end"
+    result.stdout.fnmatch_lines([left, "*", left])
+
+
 @pytest.mark.parametrize("kind", [ManagedBroker, BrokerPair, BrokerCluster, Link, DiskSwitch, FaultPlan])
 def test_every_method_runs_where_its_broker_does(kind: type) -> None:
     waits = {name for name, each in vars(kind).items() if name[0] != "_" and inspect.iscoroutinefunction(each)}
