@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, Self
 
 import pytest
-import trio
 
 from embedbroker import QueueInfo, Role
 from embedclient import Message, Queue

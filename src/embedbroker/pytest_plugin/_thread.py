@@ -158,17 +158,15 @@ class BenchThread:
             task.result()
 
     async def _carry_to_new_loop(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        loops: list[asyncio.AbstractEventLoop] = []
+        loop = asyncio.new_event_loop()
 
         def run() -> None:
-            with asyncio.Runner() as runner, suppress(asyncio.CancelledError):
-                loops.append(runner.get_loop())
+            with asyncio.Runner(loop_factory=lambda: loop) as runner, suppress(asyncio.CancelledError):
                 runner.run(work())
 
         def cancel() -> None:
-            for loop in loops:
-                with suppress(RuntimeError):  # it is closed
-                    loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
+            with suppress(RuntimeError):  # it is closed
+                loop.call_soon_threadsafe(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
 
         await self.run_fault(name, run, cancel)
 
