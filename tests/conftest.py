@@ -1,26 +1,20 @@
-"""Run `async def` tests in trio, in real or in virtual time, and skip interop and Spark unless they are named.
+"""Skip interop and Spark unless they are named, and set up the process for tests.
 
-An async test that requests the fixture `autojump_clock` runs in virtual time: whenever every task waits, the clock
-jumps to the next deadline. This file does not depend on brokers or clients.
+`tests.trio_runs` runs `async def` tests. This file does not depend on brokers or clients.
 """
 
 from __future__ import annotations
 
 import gc
-import inspect
 import logging
 import os
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
-import trio
-import trio.abc
-import trio.testing
 
-pytest_plugins = ["pytester"]
+pytest_plugins = ["pytester", "tests.trio_runs"]
 
 # Objects that may wait for the garbage collector before it looks for cycles.
 _GARBAGE_MAX = 50_000
@@ -62,23 +56,3 @@ def pytest_runtest_teardown() -> None:
     """Undo what a command line that ran inside a test set for the whole process: the levels of loggers."""
     for name in ("embedclient", "embedbroker"):
         logging.getLogger(name).setLevel(logging.NOTSET)
-
-
-@pytest.fixture
-def autojump_clock() -> trio.testing.MockClock:
-    """The clock of a test in virtual time."""
-    return trio.testing.MockClock(autojump_threshold=0)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine function to its end in a separate trio run."""
-    test = pyfuncitem.obj
-    if not inspect.iscoroutinefunction(test):
-        return None
-    fixtures = pyfuncitem.funcargs
-    clocks = [value for value in fixtures.values() if isinstance(value, trio.abc.Clock)]
-    assert len(clocks) <= 1, "a test has one clock"
-    wanted = {name: fixtures[name] for name in inspect.signature(test).parameters}
-    trio.run(partial(test, **wanted), clock=clocks[0] if clocks else None)
-    return True

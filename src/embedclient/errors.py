@@ -335,10 +335,10 @@ def exception_for(code: int, message: str) -> JMSException:
 
     Args:
         code: the Artemis number, one of `ErrorCode`.
-        message: the broker's text.
+        message: the broker's text. An Artemis with an unexpected error inside sends none.
     """
     try:
         known = ErrorCode(code)
     except ValueError:
         known = ErrorCode.GENERIC_EXCEPTION
-    return _BY_CODE.get(known, JMSException)(message, code=known)
+    return _BY_CODE.get(known, JMSException)(message or f"the broker gave no reason ({known.name})", code=known)

@@ -38,6 +38,8 @@ def test_reported_codes_become_the_fitting_exception(code: ErrorCode, expected: 
 
 def test_an_unknown_code_is_generic() -> None:
     assert exception_for(77777, "text").error_code == ErrorCode.GENERIC_EXCEPTION
+    # Artemis sends no text with an unexpected error inside it.
+    assert str(exception_for(ErrorCode.INTERNAL_ERROR, "")) == "the broker gave no reason (INTERNAL_ERROR)"
 
 
 @pytest.mark.parametrize(

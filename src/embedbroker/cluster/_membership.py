@@ -118,6 +118,8 @@ class Membership:
         self._is_found = False
         self._group_name: str | None = None
         self._repeats: list[float] = []
+        # Links stay until everything has moved, and others are right that this broker is gone.
+        self._is_retiring = False
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self._deadline_is_old = True
@@ -179,6 +181,7 @@ class Membership:
         self.node_id = node_id
         self._group_name = group_name
         self._announces_backup = announce
+        self._is_retiring = False
         self._repeats.clear()
         if announce:
             self.topology.put_backup(node_id, self.connector, group_name, self.now.wall_ms)
@@ -194,6 +197,7 @@ class Membership:
         """Announce to all members that this broker is active, now and some times more."""
         self.role = Role.LIVE
         self.node_id = node_id
+        self._is_retiring = False
         self._group_name = group_name
         self.topology.become_live(
             Member(node_id, self.now.wall_ms, self.connector, None, group_name, scale_down_group_name)
@@ -266,6 +270,17 @@ class Membership:
 
     def _is_here(self, member: Member) -> bool:
         return member.live is not None and member.live.leads_where(self.connector) and not self._is_at_host
+
+    def retire(self) -> None:
+        """Announce this broker no more, because its clients and the bridges of others are disconnected for good.
+
+        An Artemis that gets an announcement while it ends its bridge keeps a bridge that never connects again.
+        """
+        self._is_retiring = True
+        self.rearm()
+        self._repeats.clear()
+        for follower in self._followers:
+            follower.retire()
 
     def leave(self, reason: str) -> None:
         """End all dialled connections. The owner of an accepted connection ends it."""
@@ -460,6 +475,8 @@ class Membership:
     # -- announcements and news ----------------------------------------------------------------------------------
 
     def _announce(self, link: ControlLink) -> None:
+        if self._is_retiring:
+            return
         if self.role is Role.LIVE:
             link.send(live_announcement(self.topology.members[self.node_id]), CONTROL_CHANNEL)
         elif self._announces_backup:
@@ -557,7 +574,8 @@ class Membership:
 
     def _on_member_down(self, link: ControlLink, node_id: str, event_id: int) -> None:
         if node_id == self.node_id and not self._is_found:
-            if self.role is Role.LIVE and event_id >= self.topology.members[node_id].event_id:
+            is_wrong = self.role is Role.LIVE and not self._is_retiring
+            if is_wrong and event_id >= self.topology.members[node_id].event_id:
                 self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
                 self._announce(link)
             return

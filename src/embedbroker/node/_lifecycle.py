@@ -370,6 +370,8 @@ class Lifecycle:
         spared = self._activation.backup_connection if self._activation is not None else None
         scaling_down = self.scaling_down
         if scaling_down.is_ready:
+            if self._cluster is not None:
+                self._cluster.retire()
             self._connections.disconnect_all(spared, *scaling_down.target())
             scaling_down.move()
             return

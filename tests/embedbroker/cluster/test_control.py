@@ -285,3 +285,19 @@ def test_whatever_a_dialled_peer_says_ends_that_link_at_most(seed: int) -> None:
     town.run(10.0)
     assert town.hosts["A"].ready
     town.visit("A")
+
+
+def test_a_broker_denies_news_of_its_end_until_it_retires() -> None:
+    """A scale-down has links to others after its clients are gone; an announcement would undo that it left."""
+    town = Town()
+    town.start("B")
+    town.start("A", "B")
+    town.run(5.0)
+    node_id, of_b = town.node_id("A"), town.membership("B").topology
+    of_b.drop(node_id, 0)
+    town.run(61.0)
+    assert town.known("B") == town.known("A")
+    town.membership("A").retire()
+    of_b.drop(node_id, 0)
+    town.run(61.0)
+    assert node_id not in of_b.members
