@@ -114,12 +114,9 @@ class Membership:
         self._outbound_peers: list[OutboundPeer] = []
         # The places of active members that are gone, and until when this broker searches for them there.
         self._departed: list[tuple[TransportConfiguration, float]] = []
-        self._announces_backup = False
-        self._is_found = False
+        self._announces_backup = self._is_found = self._is_retiring = False
         self._group_name: str | None = None
         self._repeats: list[float] = []
-        # Links stay until everything has moved, and others are right that this broker is gone.
-        self._is_retiring = False
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self._deadline_is_old = True
