@@ -86,8 +86,8 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def pyright(session: nox.Session) -> None:
-    """Check the examples with pyright, which editors use; it brings its Node.js if there is none."""
-    _install(session, "-e", ".[dev]", "pyright>=1.1.400")
+    """Check the examples with pyright, which editors use; it brings its Node.js."""
+    _install(session, "-e", ".[dev]", "pyright[nodejs]>=1.1.400")
     session.run("pyright")
 
 
