@@ -9,19 +9,24 @@ import pytest
 from attrs import evolve
 
 from embedbroker.cluster import LocalGrouping, Member, RemoteBindings, RemoteGrouping
+from embedbroker.cluster._discovery import Announcer
 from embedbroker.kernel import GroupNotice, GroupNoticeKind, Message, Queue, RemoteBinding
 from embedbroker.kernel.settling._forwarding import Forwarding
+from embedbroker.kernel.transactions._transaction import Transaction, TransactionState
 from embedbroker.outbound._address_move import AddressMove, ToSameQueues
 from embedbroker.outbound._member_bridge import MemberBridge
 from embedbroker.outbound._target import MemberTarget
 from embedclient.agent import Call, CoreMessage
+from embedclient.model import Instant
 
 from .bridge_bugs import (
     acknowledge_before_the_confirmation,
     drop_a_message_that_was_not_sent,
     give_a_repeated_message_another_id,
     keep_messages_when_the_connection_is_lost,
+    lose_a_part_of_a_body,
     never_try_again,
+    return_messages_at_the_end_of_the_queue,
 )
 from .fault_points import fault_point, replace
 from .hunting import Bug, forget_duplicate_ids
@@ -152,6 +157,35 @@ def drop_what_was_chosen_and_is_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Forwarding, "chosen", lambda self, message, address, ids: address.chosen(ids))
 
 
+def forward_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    rollback = Transaction.rollback
+
+    def careless(self: Transaction) -> None:
+        is_forwarded = any(queue.name.startswith("$.artemis.internal.sf.") for queue in self.counts)
+        if is_forwarded and self.state is TransactionState.ACTIVE and not self.acknowledged:
+            self.commit()
+        else:
+            rollback(self)
+
+    patch.setattr(Transaction, "rollback", careless)
+
+
+def keep_the_binding_of_a_deleted_queue(patch: pytest.MonkeyPatch) -> None:
+    replace(patch, "remove the binding of a queue", lambda self, properties: [])
+
+
+def announce_a_node_once(patch: pytest.MonkeyPatch) -> None:
+    on_time = Announcer.on_time
+
+    def lazy(self: Announcer, now: Instant) -> None:
+        sent = len(self._orders)
+        on_time(self, now)
+        if len(self._orders) > sent:
+            self._schedule = None
+
+    patch.setattr(Announcer, "on_time", lazy)
+
+
 CLUSTER_BUGS: list[Bug] = [
     drop_what_was_chosen_and_is_gone,
     forget_the_end_of_a_consumer,
@@ -175,4 +209,9 @@ CLUSTER_BUGS: list[Bug] = [
     move_to_one_of_several_queues,
     move_without_ids,
     remove_what_moves_before_the_confirmation,
+    forward_what_is_rolled_back,
+    keep_the_binding_of_a_deleted_queue,
+    announce_a_node_once,
+    return_messages_at_the_end_of_the_queue,
+    lose_a_part_of_a_body,
 ]

@@ -140,6 +140,7 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
     },
     "CLUSTERS": {
         "remove bindings": (RemoteBindings, "_remove"),
+        "remove the binding of a queue": (RemoteBindings, "_on_removed"),
         "read the distance of a queue": (RemoteBindings, "_distance"),
         "read what a bridge added": (_session, "from_bridge"),
         "wait for the confirmation of a move": (AddressMove, "_expect"),

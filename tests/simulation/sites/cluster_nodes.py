@@ -10,8 +10,10 @@ from attrs import define, field
 from embedbroker.config import (
     AddressConfiguration,
     AddressSettings,
+    BroadcastGroup,
     BrokerConfig,
     ClusterConnection,
+    DiscoveryGroup,
     GroupingHandlerConfig,
     GroupingHandlerType,
     MessageLoadBalancing,
@@ -22,6 +24,7 @@ from embedbroker.config import (
     SharedStorePrimary,
 )
 from embedbroker.kernel import Kernel
+from embedbroker.testing._datagrams import SimulatedMulticast
 from embedbroker.testing._disk import SimulatedDisk
 from embedbroker.testing._locks import SimulatedLocks
 from embedbroker.testing._messages import selector_of
@@ -29,17 +32,20 @@ from embedbroker.testing._network import Network
 from embedbroker.testing._node_host import NodeHost
 from tests.simulation.scenario.plan import QueuePlan
 
-from .cluster_plan import QUEUE, TOPIC, ClusterPlan, NodePlan
+from .cluster_plan import AUTOMATIC, QUEUE, TOPIC, ClusterPlan, MakerPlan, NodePlan
 from .site import Site, live_kernel
 
 __all__ = ["ClusterTruth", "make_nodes"]
 
 _PORT = 61616
+_GROUP, _GROUP_ADDRESS = "nodes", "231.7.7.7"
 
 
 def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
     """Create all nodes that a plan names."""
     sites = {}
+    multicast = SimulatedMulticast(network)
+    multicast.loss_chance, multicast.duplication_chance = plan.datagram_loss, plan.datagram_duplication
     for node in plan.nodes:
         # Each node has a lock store: it keeps the node id.
         disk, locks = SimulatedDisk(), SimulatedLocks()
@@ -47,6 +53,7 @@ def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
         hosts = [NodeHost(network, config, disk, plan.journal, locks) for config in configs]
         for host in hosts:
             host.speed.factor = node.disk_factor
+            host.multicast = multicast
         sites[node.name] = Site(node.name, hosts)
     return sites
 
@@ -55,9 +62,11 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
     hosts = {each.name: each.hosts for each in plan.nodes}
     in_pair = SharedStorePrimary() if name == node.name else SharedStoreBackup(allow_failback=node.fails_back)
     scale_down = ScaleDown(connectors=hosts[node.scales_down_to]) if node.scales_down_to else None
+    finds = node.finds if not plan.datagram_period_ms else ()
     connection = ClusterConnection(
         connector=name,
-        static_connectors=[each for found in node.finds for each in hosts[found]],
+        static_connectors=[each for found in finds for each in hosts[found]],
+        discovery_group=_GROUP if plan.datagram_period_ms else None,
         allow_direct_connections_only=plan.direct_only,
         message_load_balancing=MessageLoadBalancing(plan.load_balancing),
         max_hops=plan.max_hops,
@@ -67,6 +76,7 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
         call_timeout_ms=2_000,
         check_period_ms=300,
         connection_ttl_ms=1_000,
+        min_large_message_size=plan.min_large_size,
     )
     subscriptions = {queue.name: _queue(queue) for queue in node.subscriptions}
     return BrokerConfig(
@@ -80,10 +90,17 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
             "#": AddressSettings(
                 auto_create_addresses=False,
                 auto_create_queues=False,
+                # Rollbacks repeat deliveries, and nothing may be given up.
+                max_delivery_attempts=-1,
                 redistribution_delay_ms=plan.redistribution_delay_ms,
-            )
+            ),
+            **{address: AddressSettings(auto_create_addresses=True, auto_create_queues=True) for address in AUTOMATIC},
         },
         connectors={each: f"tcp://{each}:{_PORT}" for names in hosts.values() for each in names},
+        broadcast_groups=_broadcasts(plan),
+        discovery_groups=[DiscoveryGroup(_GROUP, _GROUP_ADDRESS, refresh_timeout_ms=plan.datagram_period_ms * 5)]
+        if plan.datagram_period_ms
+        else [],
         cluster_connections=connection,
         grouping_handler=_handler(plan, node),
         cluster_user="cluster",
@@ -91,6 +108,12 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
         connection_check_interval_ms=500,
         work_per_step_max=plan.work_per_step_max,
     )
+
+
+def _broadcasts(plan: ClusterPlan) -> list[BroadcastGroup]:
+    if not plan.datagram_period_ms:
+        return []
+    return [BroadcastGroup(_GROUP, _GROUP_ADDRESS, broadcast_period_ms=plan.datagram_period_ms)]
 
 
 def _handler(plan: ClusterPlan, node: NodePlan) -> GroupingHandlerConfig | None:
@@ -157,8 +180,19 @@ class ClusterTruth:
         found = kernel.address_manager.remote_bindings_of(TOPIC)
         return wanted <= {(binding.cluster_name, binding.distance) for binding in found}
 
+    def has_binding(self, name: str, maker: MakerPlan) -> bool:
+        """Return True if a node has the subscription of a maker now."""
+        kernel = live_kernel(self.sites[name].live)
+        if kernel is None:
+            return False
+        if name == maker.node:
+            return maker.queue in kernel.address_manager.queues
+        wanted = f"{maker.queue}{self.node_ids[maker.node]}", self.plan.distance(name, maker.node)
+        found = kernel.address_manager.remote_bindings_of(TOPIC)
+        return any((binding.cluster_name, binding.distance) == wanted for binding in found)
+
     def _of_bindings(self, name: str, kernel: Kernel) -> str:
-        for address in (QUEUE, TOPIC):
+        for address in (QUEUE, TOPIC, *AUTOMATIC):
             wanted = self._wanted(name, address)
             if wanted is None:
                 return f"not all nodes that {name} must know run"

@@ -13,10 +13,13 @@ from tests.simulation.scenario.plan import FaultStrike, QueuePlan
 
 from .senders import SenderPlan
 
-__all__ = ["QUEUE", "TOPIC", "ClusterPlan", "NodePlan", "TakerPlan"]
+__all__ = ["AUTOMATIC", "QUEUE", "TOPIC", "ClusterPlan", "MakerPlan", "NodePlan", "TakerPlan"]
 
 QUEUE, TOPIC = "orders", "news"
 """The addresses: each node has the anycast queue of the first, and its own subscriptions of the second."""
+
+AUTOMATIC = "baskets.0", "baskets.1"
+"""Addresses whose queues are created by senders and consumers, and deleted when they are empty and unused."""
 
 
 @frozen
@@ -44,7 +47,11 @@ class NodePlan:
 
 @frozen
 class TakerPlan:
-    """A consumer of one queue of a node, while others work. ``color`` is its filter."""
+    """A consumer of one queue of a node, while others work. ``color`` is its filter.
+
+    ``batch`` 0: it acknowledges one message after the other; otherwise the longest transaction. ``rollback_chance``:
+    of each transaction. ``creates``: the queue may not be there, and the consumer creates it.
+    """
 
     name: str
     node: str
@@ -52,13 +59,30 @@ class TakerPlan:
     think_s: float
     leave_chance: float = 0.0
     color: str | None = None
+    batch: int = 0
+    rollback_chance: float = 0.0
+    creates: bool = False
+
+
+@frozen
+class MakerPlan:
+    """A user that creates a durable subscription of a node, again and again, and deletes it."""
+
+    name: str
+    node: str
+    queue: str
+    color: str | None
+    pause_s: float
+    leave_chance: float
 
 
 @frozen
 class ClusterPlan:
     """Everything that is decided before the first event. What is decided later is drawn from ``seed``.
 
-    ``arbiter``: the node that decides where message groups go; empty for none.
+    ``arbiter``: the node that decides where message groups go; empty for none. ``min_large_size``: bytes from which
+    nodes forward a message in chunks. ``datagram_period_ms``: how often nodes announce themselves in a multicast group,
+    by which alone they find each other; 0: they do not, and are configured with each other.
     """
 
     seed: int
@@ -79,6 +103,11 @@ class ClusterPlan:
     takers: tuple[TakerPlan, ...]
     faults: tuple[FaultStrike, ...]
     arbiter: str = ""
+    min_large_size: int = 100 * 1024
+    makers: tuple[MakerPlan, ...] = ()
+    datagram_period_ms: int = 0
+    datagram_loss: float = 0.0
+    datagram_duplication: float = 0.0
 
     def distance(self, one: str, other: str) -> int | None:
         """Return the number of bridges between two nodes; None if no way is short enough."""

@@ -24,9 +24,11 @@ from tests.simulation.scenario.scenario import failing_with, run_until
 from .cluster_account import ClusterAccount, ClusterSendBook
 from .cluster_groups import CHANGES_OF_GROUPS, GroupChecker
 from .cluster_nodes import ClusterTruth, make_nodes
-from .cluster_plan import QUEUE, TOPIC, ClusterPlan, TakerPlan
+from .cluster_order import OrderChecker
+from .cluster_plan import AUTOMATIC, QUEUE, TOPIC, ClusterPlan, TakerPlan
 from .draw_clusters import draw_cluster_plan, draw_failover_plan
 from .leaving import Leaving, lives_ended_otherwise
+from .makers import Maker
 from .senders import Sender
 from .site import Site, live_kernel
 from .site_faults import SiteFaults, is_scaling_down, scales_down
@@ -40,7 +42,7 @@ _SETUP_S, _FORM_S, _WORK_S, _DRAIN_S, _LEAVE_S = 20.0, 30.0, 300.0, 120.0, 60.0
 _QUIET_S = 2.0
 # One more than the primaries that may return late.
 _QUIET_TRIES = 3
-_ADDRESSES = QUEUE, TOPIC
+_ADDRESSES = QUEUE, TOPIC, *AUTOMATIC
 _INTERNAL = "$.artemis.internal."
 
 
@@ -101,6 +103,7 @@ class _ClusterScenario:
     checkers: list[BrokerChecker] = field(factory=list, init=False)
     senders: list[Sender] = field(factory=list, init=False)
     takers: list[Taker] = field(factory=list, init=False)
+    makers: list[Maker] = field(factory=list, init=False)
     clients: list[ClientHost] = field(factory=list, init=False)
     #: The nodes that scale down.
     leaving: dict[str, Leaving] = field(factory=dict, init=False)
@@ -114,7 +117,12 @@ class _ClusterScenario:
         self.sites = make_nodes(plan, self.network)
         self.truth = ClusterTruth(plan, self.sites)
         homes = {sender.name: sender.site for sender in plan.senders}
-        self.book = ClusterSendBook(life_of=self._life_that_reaches, is_leaving=self._is_leaving, homes=homes)
+        self.book = ClusterSendBook(
+            life_of=self._life_that_reaches,
+            is_leaving=self._is_leaving,
+            homes=homes,
+            has_binding=self.truth.has_binding,
+        )
         names = tuple([host.name for host in self._hosts])
         for host in self._hosts:
             checker = BrokerChecker(self.scene, host, (), names)
@@ -123,7 +131,10 @@ class _ClusterScenario:
         for sender in plan.senders:
             self.senders.append(Sender(self.scene, self._client(sender.name, sender.site), sender, self.book))
         for taker in plan.takers:
-            self.takers.append(Taker(self.scene, self._client(taker.name, taker.node), taker, self.taken))
+            self.takers.append(self._taker(taker))
+        for maker in plan.makers:
+            visits = self._taker(TakerPlan(maker.name, maker.node, maker.queue, think_s=0.0))
+            self.makers.append(Maker(self.scene, visits.host, maker, self.book.comings, visits))
         for name, site in self.sites.items():
             if len(site.hosts) > 1:
                 self._watch_pair(name, site)
@@ -137,6 +148,13 @@ class _ClusterScenario:
         host = ClientHost(self.network, name, self.sites[node].names, self.plan.client)
         self.clients.append(host)
         return host
+
+    def _taker(self, plan: TakerPlan, *, stays: bool = False) -> Taker:
+        def consumers_there() -> int:
+            queue = self.sites[plan.node].queue(plan.queue)
+            return len(queue.consumers) if queue is not None else -1
+
+        return Taker(self.scene, self._client(plan.name, plan.node), plan, self.taken, consumers_there, stays=stays)
 
     @property
     def _hosts(self) -> list[NodeHost]:
@@ -216,6 +234,8 @@ class _ClusterScenario:
             sender.host.run(sender.plan.name, sender.steps())
         for taker in self.takers:
             taker.host.run(taker.plan.name, taker.steps())
+        for maker in self.makers:
+            maker.host.run(maker.plan.name, maker.steps())
         self.faults.schedule((strike.kind, strike.at_s) for strike in self.plan.faults)
         self._compare_replays()
         self._run_until(
@@ -229,11 +249,12 @@ class _ClusterScenario:
         self.network.heal()
         self.scene.phase = Phase.DRAIN
         # Consumers come and go meanwhile: each of them is news for all nodes.
+        self._run_until(lambda: all(maker.host.idle for maker in self.makers), _FORM_S, "deletions do not end")
         self._form()
         for node in self.plan.nodes:
             for queue in self._queues_at(node.name):
                 plan = TakerPlan(f"last-{node.name}-{queue}", node.name, queue, think_s=0.0)
-                taker = Taker(self.scene, self._client(plan.name, node.name), plan, self.taken, stays=True)
+                taker = self._taker(plan, stays=True)
                 taker.host.run(plan.name, taker.steps())
         self._run_until(lambda: not self._left(), _DRAIN_S, lambda: f"queues do not drain: {self._left()}")
         self._form()
@@ -249,6 +270,15 @@ class _ClusterScenario:
             changed = any(text in notice for text in CHANGES_OF_GROUPS for notice in notices)
             filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)
             GroupChecker(self.scene, self.book, self.taken).check(decisions_changed=changed, has_filters=filters)
+        OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from()).check()
+
+    def _passing_from(self) -> int | None:
+        """Return the size from which later messages may pass a large one, because of a disk; None for no size."""
+        texts = ("a large message cannot be read", "the body of a large message cannot be stored")
+        if not any(text in notice for host in self._hosts for notice in host.notices for text in texts):
+            return None
+        # Sizes of letters are those of bodies alone.
+        return min(self.plan.min_large_size, self.plan.client.min_large_message_size) // 2
 
     def _rest(self, before: dict[str, tuple[int, int]]) -> None:
         """Wait until no message moves any more.

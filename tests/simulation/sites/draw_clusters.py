@@ -14,7 +14,7 @@ from embedclient.agent import LocatorSettings
 from tests.simulation.scenario.fault_kinds import FaultKind, draw_bridge_faults, draw_failover_faults
 from tests.simulation.scenario.plan import FaultStrike, QueuePlan
 
-from .cluster_plan import QUEUE, TOPIC, ClusterPlan, NodePlan, TakerPlan
+from .cluster_plan import AUTOMATIC, QUEUE, TOPIC, ClusterPlan, MakerPlan, NodePlan, TakerPlan
 from .draw_bridges import draw_client, draw_journal
 from .senders import SenderPlan
 
@@ -35,7 +35,11 @@ def draw_cluster_plan(seed: int) -> ClusterPlan:
     # What came later is drawn apart, so that the rest of a seed stays what it was.
     plan = _Draw(Random(f"pairs {seed}")).with_pairs(plan)
     plan = _Draw(Random(f"groups {seed}")).with_groups(plan)
-    return _Draw(Random(f"scale-downs {seed}")).with_scale_downs(plan)
+    plan = _Draw(Random(f"scale-downs {seed}")).with_scale_downs(plan)
+    plan = _Draw(Random(f"transactions {seed}")).with_transactions(plan)
+    plan = _Draw(Random(f"large {seed}")).with_large_messages(plan)
+    plan = _Draw(Random(f"makers {seed}")).with_makers(plan)
+    return _Draw(Random(f"datagrams {seed}")).with_datagrams(plan)
 
 
 def draw_failover_plan(seed: int) -> ClusterPlan:
@@ -125,6 +129,104 @@ class _Draw:
             plan, nodes=tuple(nodes), takers=tuple(takers), faults=(*plan.faults[: random.choice((2, 2, 3))], *strikes)
         )
 
+    def with_transactions(self, plan: ClusterPlan) -> ClusterPlan:
+        """Let transactions send to both addresses, or be rolled back, and some consumers take in transactions."""
+        random = self.random
+        if random.random() < 0.4:
+            return plan
+        is_off = plan.load_balancing.startswith("OFF")
+        senders = []
+        for sender in plan.senders:
+            if random.random() < 0.4 and not sender.batch:
+                sender = evolve(sender, batch=random.choice((2, 8)))
+            if sender.batch:
+                other, other_type = (TOPIC, _MULTICAST) if sender.address == QUEUE else (QUEUE, _ANYCAST)
+                sender = evolve(
+                    sender,
+                    rollback_chance=random.choice((0.0, 0.15)),
+                    other_address=random.choice(("", other, other)),
+                    other_type=other_type if is_off else random.choice((-1, other_type)),
+                )
+            senders.append(sender)
+        takers = [
+            evolve(taker, batch=random.choice((0, 2, 5)), rollback_chance=random.choice((0.0, 0.2)))
+            for taker in plan.takers
+        ]
+        return evolve(plan, senders=tuple(senders), takers=tuple(takers))
+
+    def with_large_messages(self, plan: ClusterPlan) -> ClusterPlan:
+        """Let some messages go in chunks: from clients, between nodes, or both."""
+        random = self.random
+        if random.random() < 0.6:
+            return plan
+        senders = [
+            evolve(sender, large_chance=random.choice((0.1, 0.4)), large_size_max=random.choice((6_000, 20_000)))
+            if random.random() < 0.7
+            else sender
+            for sender in plan.senders
+        ]
+        client = evolve(plan.client, min_large_message_size=random.choice((500, 2_500, 100 * 1024)))
+        return evolve(
+            plan, senders=tuple(senders), client=client, min_large_size=random.choice((500, 2_500, 100 * 1024))
+        )
+
+    def with_makers(self, plan: ClusterPlan) -> ClusterPlan:
+        """Let users create and delete subscriptions and queues at run time."""
+        random = self.random
+        if random.random() < 0.6:
+            return plan
+        names = [node.name for node in plan.nodes]
+        makers = [
+            MakerPlan(
+                name=f"m{number}",
+                node=random.choice(names),
+                queue=f"made.{number}",
+                color=random.choice((None, None, *COLORS)),
+                pause_s=random.choice((0.005, 0.02, 0.1)),
+                leave_chance=random.choice((0.1, 0.5)),
+            )
+            for number in range(random.choice((1, 2, 2)))
+        ]
+        senders = [
+            SenderPlan(
+                name=f"a{number}",
+                site=random.choice(names),
+                address=address,
+                count=random.randint(10, 30),
+                think_s=random.choice((0.01, 0.03)),
+                size_max=100,
+                batch=random.choice((0, 0, 5)),
+                durable=random.random() < 0.85,
+                identifies=random.random() < 0.5,
+                routing_types=(_ANYCAST if address in AUTOMATIC else _MULTICAST,),
+            )
+            for number, address in enumerate(random.choices((TOPIC, *AUTOMATIC), k=random.choice((2, 3))))
+        ]
+        takers = [
+            TakerPlan(
+                f"b{number}",
+                random.choice(names),
+                random.choice(AUTOMATIC),
+                think_s=random.choice((0.0, 0.005)),
+                leave_chance=random.choice((0.0, 0.1)),
+                creates=True,
+            )
+            for number in range(random.choice((1, 2, 3)))
+        ]
+        return evolve(plan, makers=tuple(makers), senders=(*plan.senders, *senders), takers=(*plan.takers, *takers))
+
+    def with_datagrams(self, plan: ClusterPlan) -> ClusterPlan:
+        """Let nodes that reach each other find each other by datagrams, of which many may be lost."""
+        random = self.random
+        if plan.direct_only or random.random() < 0.7:
+            return plan
+        return evolve(
+            plan,
+            datagram_period_ms=random.choice((100, 500, 1_000)),
+            datagram_loss=random.choice((0.0, 0.1, 0.5)),
+            datagram_duplication=random.choice((0.0, 0.3)),
+        )
+
     def failovers(self, seed: int) -> ClusterPlan:
         """Two or three pairs; most messages go to another one, and most faults end the member that serves."""
         random, names = self.random, ["n0", "n1", "n2"][: self.random.choice((2, 2, 3))]
@@ -146,6 +248,7 @@ class _Draw:
             detects_duplicates=True,
             load_balancing=random.choice(("STRICT", "ON_DEMAND")),
             senders=tuple(self._steady_senders(names)),
+            makers=(),
             takers=tuple(self._takers(nodes)),
             faults=tuple(FaultStrike(kind, random.random() * _FAILOVERS_SPAN_S) for kind in kinds),
         )

@@ -5,11 +5,30 @@ Responsible for facts about sends. Does not depend on where messages arrive.
 
 from __future__ import annotations
 
-from attrs import define, field
+from collections.abc import Iterable
+from enum import Enum
+
+from attrs import define, field, frozen
 
 from embedbroker.testing._messages import Letter
 
-__all__ = ["Entry", "SendBook"]
+__all__ = ["Entry", "Outcome", "SendBook", "SentTogether"]
+
+
+class Outcome(Enum):
+    """The end of a transaction, as its sender notes it. One that was not committed is absent, whatever happens."""
+
+    COMMITTED = "committed"
+    ABSENT = "absent"
+    IN_DOUBT = "in doubt"
+
+
+@frozen
+class SentTogether:
+    """The messages of one transaction, which hold all or none."""
+
+    keys: tuple[str, ...]
+    outcome: Outcome
 
 
 @define(eq=False)
@@ -31,6 +50,7 @@ class SendBook:
     """All messages of a scenario, by their keys, in the order of their first sends."""
 
     entries: dict[str, Entry] = field(factory=dict)
+    transactions: list[SentTogether] = field(factory=list)
 
     def sent(self, sender: str, letter: Letter) -> None:
         """Note a send, or its repetition."""
@@ -44,3 +64,7 @@ class SendBook:
     def in_doubt(self, letter: Letter) -> None:
         """Note that the sender does not get to know whether the broker has the message."""
         self.entries[letter.key].was_in_doubt = True
+
+    def ended(self, letters: Iterable[Letter], outcome: Outcome) -> None:
+        """Note the end of a transaction that is not sent again."""
+        self.transactions.append(SentTogether(tuple([letter.key for letter in letters]), outcome))

@@ -18,7 +18,7 @@ from embedclient.errors import ErrorCode, JMSException
 from embedclient.model import RoutingType
 from tests.simulation.scenario.once_only import IdentifiedLetter
 
-from .send_book import SendBook
+from .send_book import Outcome, SendBook
 
 __all__ = ["Sender", "SenderPlan"]
 
@@ -29,7 +29,8 @@ class SenderPlan:
 
     ``batch`` 0: one message after the other; otherwise the longest transaction. ``identifies``: messages have duplicate
     ids, and what is in doubt is sent again. ``routing_types``: of the messages in turn, -1 for none. ``groups``: how
-    many message groups its messages are in, 0 for none; senders share them.
+    many message groups its messages are in, 0 for none; senders share them. ``other_address``: messages of a
+    transaction go there in turn, with ``other_type``, in no group. ``rollback_chance``: of each transaction.
     """
 
     name: str
@@ -46,6 +47,9 @@ class SenderPlan:
     mixed_priorities: bool = False
     routing_types: tuple[int, ...] = (-1,)
     groups: int = 0
+    other_address: str = ""
+    other_type: int = -1
+    rollback_chance: float = 0.0
 
 
 @define(eq=False)
@@ -100,14 +104,19 @@ class Sender:
         if not letters:
             most = self.scene.world.random.randint(1, self.plan.batch)
             letters = [self._new_letter() for _ in range(min(most, self.plan.count - self._made))]
+            if self.plan.rollback_chance and self.scene.chance(self.plan.rollback_chance):
+                yield from self._roll_back(session, producer, letters)
+                return
         for letter in letters:
             self.scene.operate(self.plan.name, "sends", letter.key)
             self.book.sent(self.plan.name, letter)
         if self.plan.identifies:
             self._repeated = letters
+        was_requested = False
         try:
             for letter in letters:
                 yield producer.send(letter.build(self.scene.world.instant.wall_ms))
+            was_requested = True
             yield session.commit()
         except JMSException as error:
             self.scene.world.note(self.plan.name, "commit fails", error.error_code)
@@ -115,12 +124,31 @@ class Sender:
                 self.scene.hit(Moment.COMMIT_IN_DOUBT)
                 for letter in letters:
                     self.book.in_doubt(letter)
+                if not self._repeated:
+                    self.book.ended(letters, Outcome.IN_DOUBT if was_requested else Outcome.ABSENT)
+                if not was_requested:
+                    raise  # the session must not commit what it has sent already
                 return
             # The one in doubt held, and so all of it did.
             self.scene.hit(Moment.DUPLICATE_REJECTED)
         self._repeated = []
         for letter in letters:
             self.book.confirmed(letter)
+        self.book.ended(letters, Outcome.COMMITTED)
+
+    def _roll_back(self, session: Session, producer: Producer, letters: list[Letter]) -> Steps:
+        """Send a transaction, and roll it back. It counts as rolled back, too, if the connection is lost before."""
+        for letter in letters:
+            self.scene.operate(self.plan.name, "sends in vain", letter.key)
+            self.book.sent(self.plan.name, letter)
+        self.book.ended(letters, Outcome.ABSENT)
+        try:
+            for letter in letters:
+                yield producer.send(letter.build(self.scene.world.instant.wall_ms))
+        except JMSException as error:
+            self.scene.world.note(self.plan.name, "send fails", error.error_code)
+        yield session.rollback()
+        self.scene.hit(Moment.ROLLBACK)
 
     def _doubt(self, letter: Letter) -> None:
         self.scene.hit(Moment.SEND_IN_DOUBT)
@@ -133,16 +161,19 @@ class Sender:
         plan, random = self.plan, self.scene.world.random
         self._made += 1
         routing_type = plan.routing_types[self._made % len(plan.routing_types)]
+        is_elsewhere = bool(plan.other_address) and self._made % 2 == 0
+        if is_elsewhere:
+            routing_type = plan.other_type
         is_large = random.random() < plan.large_chance
         letter = Letter(
             key=f"{plan.name}-{self._made}",
-            address=plan.address,
+            address=plan.other_address if is_elsewhere else plan.address,
             color=self.scene.color(),
             priority=random.choice((0, 4, 4, 9)) if plan.mixed_priorities else 4,
             durable=plan.durable,
             size=random.randint(plan.size_max, plan.large_size_max) if is_large else random.randint(0, plan.size_max),
             routing_type=RoutingType(routing_type) if routing_type >= 0 else None,
-            group=f"g{random.randrange(plan.groups)}" if plan.groups else "",
+            group=f"g{random.randrange(plan.groups)}" if plan.groups and not is_elsewhere else "",
         )
         if not plan.identifies:
             return letter

@@ -1,0 +1,64 @@
+"""The order of messages in a cluster: those of one sender come to a consumer in the order of their sends.
+
+Responsible for the verdict on order, and for where order is promised. Does not depend on how messages travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from attrs import define
+
+from embedbroker.testing._scene import Moment, Scene
+
+from .cluster_account import ClusterSendBook
+from .cluster_plan import QUEUE, ClusterPlan
+from .takers import TakeBook
+
+__all__ = ["OrderChecker"]
+
+
+@define(eq=False)
+class OrderChecker:
+    """The checker of one scenario, when all messages are taken.
+
+    Order is promised to one consumer of a queue that was there alone since it came: others may return messages behind
+    later ones. The sender is at the same node or one bridge away, and no send of it in between was in doubt. Nothing
+    moves messages of the queue: it is not redistributed, and no node scales down. Large messages are exempt where a
+    disk had no room for a body, or could not read it: ``passing_from`` is the size from which they are.
+    """
+
+    scene: Scene
+    plan: ClusterPlan
+    book: ClusterSendBook
+    takes: TakeBook
+    passing_from: int | None
+
+    def check(self) -> None:
+        """End the run if a consumer took a message behind later ones of its sender."""
+        if any(node.scales_down_to for node in self.plan.nodes):
+            return
+        lasting = self._queues_that_keep()
+        newest: dict[tuple[str, str, tuple[str, int]], tuple[int, str]] = {}
+        for queue, key, taken in self.takes.history:
+            entry = self.book.entries[key]
+            if queue not in lasting or not taken.was_alone or entry.was_in_doubt:
+                continue
+            if self.passing_from is not None and entry.letter.size >= self.passing_from:
+                continue
+            distance = self.plan.distance(self.book.homes[entry.sender], taken.node)
+            if distance is None or distance > 1:
+                continue
+            stream = queue, entry.sender, taken.consumer
+            number, before = newest.get(stream, (-1, ""))
+            if entry.number < number:
+                self.scene.fail(f"{taken.consumer} took {key} of queue {queue} behind {before}")
+            newest[stream] = max((number, before), (entry.number, key))
+            self.scene.hit(Moment.TAKEN_IN_ORDER)
+
+    def _queues_that_keep(self) -> Collection[str]:
+        """Return the queues whose messages stay at their node: what has no equal elsewhere is not redistributed."""
+        names = [queue.name for node in self.plan.nodes for queue in node.subscriptions]
+        names += [maker.queue for maker in self.plan.makers]
+        alone = [name for name in names if names.count(name) == 1]
+        return {*alone, QUEUE} if self.plan.redistribution_delay_ms < 0 else set(alone)
