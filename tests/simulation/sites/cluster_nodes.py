@@ -5,7 +5,7 @@ Responsible for the configuration, and for comparing bindings with the truth. It
 
 from __future__ import annotations
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from embedbroker.config import (
     AddressConfiguration,
@@ -16,9 +16,12 @@ from embedbroker.config import (
     DiscoveryGroup,
     GroupingHandlerConfig,
     GroupingHandlerType,
+    HAPolicy,
     MessageLoadBalancing,
     PrimaryOnly,
     QueueConfiguration,
+    ReplicationBackup,
+    ReplicationPrimary,
     ScaleDown,
     SharedStoreBackup,
     SharedStorePrimary,
@@ -26,6 +29,7 @@ from embedbroker.config import (
 from embedbroker.kernel import Kernel
 from embedbroker.testing._datagrams import SimulatedMulticast
 from embedbroker.testing._disk import SimulatedDisk
+from embedbroker.testing._leases import SimulatedLockManager
 from embedbroker.testing._locks import SimulatedLocks
 from embedbroker.testing._messages import selector_of
 from embedbroker.testing._network import Network
@@ -38,6 +42,8 @@ from .site import Site, live_kernel
 __all__ = ["ClusterTruth", "make_nodes"]
 
 _PORT = 61616
+#: A lock manager grants the right to be live for so long, and a pair without its backup tries again so often.
+_LEASE_S, _RETRY_MS = 2.0, 200
 _GROUP, _GROUP_ADDRESS = "nodes", "231.7.7.7"
 
 
@@ -47,10 +53,8 @@ def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
     multicast = SimulatedMulticast(network)
     multicast.loss_chance, multicast.duplication_chance = plan.datagram_loss, plan.datagram_duplication
     for node in plan.nodes:
-        # Each node has a lock store: it keeps the node id.
-        disk, locks = SimulatedDisk(), SimulatedLocks()
         configs = [_config(plan, node, name) for name in node.hosts]
-        hosts = [NodeHost(network, config, disk, plan.journal, locks) for config in configs]
+        hosts = _replicas(plan, configs, network) if node.replicates else _hosts(plan, configs, network)
         for host in hosts:
             host.speed.factor = node.disk_factor
             host.multicast = multicast
@@ -58,9 +62,46 @@ def make_nodes(plan: ClusterPlan, network: Network) -> dict[str, Site]:
     return sites
 
 
+def _hosts(plan: ClusterPlan, configs: list[BrokerConfig], network: Network) -> list[NodeHost]:
+    """Create one broker, or a pair on one disk. Each has a lock store, which keeps the node id."""
+    disk, locks = SimulatedDisk(), SimulatedLocks()
+    return [NodeHost(network, config, disk, plan.journal, locks) for config in configs]
+
+
+def _replicas(plan: ClusterPlan, configs: list[BrokerConfig], network: Network) -> list[NodeHost]:
+    """Create a pair of which each member has a disk, with a lock manager of its own."""
+    journal, manager = plan.journal, SimulatedLockManager(lambda: network.world.now, _LEASE_S)
+    return [
+        NodeHost(
+            network, config, SimulatedDisk(), evolve(plan.journal, identity=plan.journal.identity + number), manager
+        )
+        for number, config in enumerate(configs)
+    ]
+
+
+def _policy(node: NodePlan, name: str, scale_down: ScaleDown | None) -> HAPolicy:
+    if not node.is_pair:
+        return PrimaryOnly(scale_down=scale_down)
+    if node.replicates:
+        if name == node.name:
+            return ReplicationPrimary(group_name=node.name, retry_replication_wait_ms=_RETRY_MS)
+        return ReplicationBackup(
+            group_name=node.name, allow_failback=node.fails_back, retry_replication_wait_ms=_RETRY_MS
+        )
+    return SharedStorePrimary() if name == node.name else SharedStoreBackup(allow_failback=node.fails_back)
+
+
+def _connections(plan: ClusterPlan, connection: ClusterConnection) -> list[ClusterConnection]:
+    if not plan.splits_addresses:
+        return [connection]
+    return [
+        evolve(connection, name="work", addresses=[QUEUE, *AUTOMATIC]),
+        evolve(connection, name="topic", addresses=[TOPIC]),
+    ]
+
+
 def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
     hosts = {each.name: each.hosts for each in plan.nodes}
-    in_pair = SharedStorePrimary() if name == node.name else SharedStoreBackup(allow_failback=node.fails_back)
     scale_down = ScaleDown(connectors=hosts[node.scales_down_to]) if node.scales_down_to else None
     finds = node.finds if not plan.datagram_period_ms else ()
     connection = ClusterConnection(
@@ -81,7 +122,7 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
     subscriptions = {queue.name: _queue(queue) for queue in node.subscriptions}
     return BrokerConfig(
         name=name,
-        ha_policy=in_pair if node.is_pair else PrimaryOnly(scale_down=scale_down),
+        ha_policy=_policy(node, name, scale_down),
         addresses={
             QUEUE: AddressConfiguration(anycast={QUEUE: QueueConfiguration()}),
             TOPIC: AddressConfiguration(multicast=subscriptions),
@@ -101,7 +142,7 @@ def _config(plan: ClusterPlan, node: NodePlan, name: str) -> BrokerConfig:
         discovery_groups=[DiscoveryGroup(_GROUP, _GROUP_ADDRESS, refresh_timeout_ms=plan.datagram_period_ms * 5)]
         if plan.datagram_period_ms
         else [],
-        cluster_connections=connection,
+        cluster_connections=_connections(plan, connection),
         grouping_handler=_handler(plan, node),
         cluster_user="cluster",
         cluster_password="of the cluster",
@@ -120,7 +161,8 @@ def _handler(plan: ClusterPlan, node: NodePlan) -> GroupingHandlerConfig | None:
     if not plan.arbiter:
         return None
     kind = GroupingHandlerType.LOCAL if node.name == plan.arbiter else GroupingHandlerType.REMOTE
-    return GroupingHandlerConfig("groups", kind)
+    # Its notifications must go over one of the cluster connections.
+    return GroupingHandlerConfig("groups", kind, address=QUEUE if plan.splits_addresses else "")
 
 
 def _queue(queue: QueuePlan) -> QueueConfiguration:

@@ -28,7 +28,7 @@ class NodePlan:
 
     ``finds``: the nodes whose connectors it is configured with. ``scales_down_to``: the node to which it moves
     everything when it stops in order; empty for none. ``fails_back``: the primary of a pair replaces its backup when it
-    returns.
+    returns. ``replicates``: each member of a pair has a disk, and one of them a copy of the other's data.
     """
 
     name: str
@@ -38,6 +38,7 @@ class NodePlan:
     is_pair: bool = False
     scales_down_to: str = ""
     fails_back: bool = True
+    replicates: bool = False
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -82,7 +83,8 @@ class ClusterPlan:
 
     ``arbiter``: the node that decides where message groups go; empty for none. ``min_large_size``: bytes from which
     nodes forward a message in chunks. ``datagram_period_ms``: how often nodes announce themselves in a multicast group,
-    by which alone they find each other; 0: they do not, and are configured with each other.
+    by which alone they find each other; 0: they do not, and are configured with each other. ``splits_addresses``: one
+    cluster connection forwards what goes to the topic, and another one the rest.
     """
 
     seed: int
@@ -108,6 +110,7 @@ class ClusterPlan:
     datagram_period_ms: int = 0
     datagram_loss: float = 0.0
     datagram_duplication: float = 0.0
+    splits_addresses: bool = False
 
     def distance(self, one: str, other: str) -> int | None:
         """Return the number of bridges between two nodes; None if no way is short enough."""

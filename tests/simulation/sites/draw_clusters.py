@@ -39,12 +39,15 @@ def draw_cluster_plan(seed: int) -> ClusterPlan:
     plan = _Draw(Random(f"transactions {seed}")).with_transactions(plan)
     plan = _Draw(Random(f"large {seed}")).with_large_messages(plan)
     plan = _Draw(Random(f"makers {seed}")).with_makers(plan)
-    return _Draw(Random(f"datagrams {seed}")).with_datagrams(plan)
+    plan = _Draw(Random(f"datagrams {seed}")).with_datagrams(plan)
+    plan = _Draw(Random(f"replicas {seed}")).with_replicas(plan, 0.4)
+    return _Draw(Random(f"ways {seed}")).with_ways(plan)
 
 
 def draw_failover_plan(seed: int) -> ClusterPlan:
     """The plan of a seed: two or three pairs under load, whose members crash again and again."""
-    return _Draw(Random(f"failovers {seed}")).failovers(seed)
+    plan = _Draw(Random(f"failovers {seed}")).failovers(seed)
+    return _Draw(Random(f"replicas of failovers {seed}")).with_replicas(plan, 0.3)
 
 
 @define(eq=False)
@@ -227,6 +230,25 @@ class _Draw:
             datagram_duplication=random.choice((0.0, 0.3)),
         )
 
+    def with_replicas(self, plan: ClusterPlan, chance: float) -> ClusterPlan:
+        """Give the members of some pairs a disk each."""
+        nodes = [evolve(node, replicates=node.is_pair and self.random.random() < chance) for node in plan.nodes]
+        return evolve(plan, nodes=tuple(nodes))
+
+    def with_ways(self, plan: ClusterPlan) -> ClusterPlan:
+        """Let a chain lead one way only, or nodes that reach each other have a cluster connection for the topic."""
+        random = self.random
+        if random.random() < 0.6:
+            return plan
+        if not plan.direct_only:
+            return evolve(plan, splits_addresses=True)
+        leaves = any(node.scales_down_to for node in plan.nodes)
+        if leaves or plan.arbiter or all(len(node.finds) == 1 for node in plan.nodes):
+            return plan
+        names = [node.name for node in plan.nodes]
+        nodes = [evolve(node, finds=tuple(names[number + 1 : number + 2])) for number, node in enumerate(plan.nodes)]
+        return evolve(plan, nodes=tuple(nodes))
+
     def failovers(self, seed: int) -> ClusterPlan:
         """Two or three pairs; most messages go to another one, and most faults end the member that serves."""
         random, names = self.random, ["n0", "n1", "n2"][: self.random.choice((2, 2, 3))]
@@ -249,6 +271,7 @@ class _Draw:
             load_balancing=random.choice(("STRICT", "ON_DEMAND")),
             senders=tuple(self._steady_senders(names)),
             makers=(),
+            splits_addresses=False,
             takers=tuple(self._takers(nodes)),
             faults=tuple(FaultStrike(kind, random.random() * _FAILOVERS_SPAN_S) for kind in kinds),
         )
