@@ -137,7 +137,7 @@ class Router:
                 chosen = self._chosen(message, owner, queue_ids) if queue_ids else None
                 return self._send_to_others(message, owner, routing_type, transaction, identified, access, chosen)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
-            return self._send_unlisted(message, routing_type, transaction, access, queue_ids)
+            return self._send_unlisted(message, routing_type, transaction, duplicate_id, access, queue_ids)
         if address is None:
             targets = self._address_manager.qualified_queues(message, routing_type)
         else:
@@ -235,10 +235,11 @@ class Router:
         message: Message,
         routing_type: int | None,
         transaction: Transaction | None,
+        duplicate_id: bytes | None,
         access: Access | None,
         queue_ids: frozenset[int],
     ) -> Refused | None:
-        """Send to an address that does not exist, but that wildcards match, or that has a divert."""
+        """Send to an address that does not exist, but that other brokers have, wildcards match, or a divert."""
         address = self._address_manager.resolution.find(split_fqqn(message.address)[0])
         assert address is not None
         adjusted = self._apply_settings(address, message)
@@ -248,7 +249,18 @@ class Router:
             return adjusted
         address.is_plain = None
         chosen = self._chosen(adjusted, address, queue_ids) if queue_ids else None
-        return self._send_to_others(adjusted, address, routing_type, transaction, None, access, chosen)
+        identified: Identified | None = None
+        remote = chosen[1] if chosen is not None else self._address_manager.remote_bindings_of(address.name)
+        # The address of the queue in which it waits for the other broker keeps its id: it exists as long.
+        keeper = self._addresses.get(remote[0].store_and_forward.definition.address) if remote else None
+        if duplicate_id is not None and keeper is not None:
+            admitted = self._duplicates.admit(
+                adjusted, keeper, address.name.encode() + b" " + duplicate_id, transaction
+            )
+            if not isinstance(admitted, Identified):
+                return admitted
+            identified = admitted
+        return self._send_to_others(adjusted, address, routing_type, transaction, identified, access, chosen)
 
     def _send_to_others(
         self,

@@ -152,6 +152,8 @@ class ClusterAccount:
                 continue
             if queue in comings and queue not in owed:
                 continue
+            if all(self.plan.distance(home, node) is None for node in nodes):
+                continue
             is_near = any(self.plan.distance(home, node) == 1 for node in nodes)
             is_behind = not is_near and len(self.started_anew - {home}) > 1
             if home in nodes or (is_complete and not is_behind):

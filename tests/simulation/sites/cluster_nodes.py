@@ -72,9 +72,7 @@ def _replicas(plan: ClusterPlan, configs: list[BrokerConfig], network: Network) 
     """Create a pair of which each member has a disk, with a lock manager of its own."""
     journal, manager = plan.journal, SimulatedLockManager(lambda: network.world.now, _LEASE_S)
     return [
-        NodeHost(
-            network, config, SimulatedDisk(), evolve(plan.journal, identity=plan.journal.identity + number), manager
-        )
+        NodeHost(network, config, SimulatedDisk(), evolve(journal, identity=journal.identity + number), manager)
         for number, config in enumerate(configs)
     ]
 
@@ -191,13 +189,13 @@ class ClusterTruth:
 
     def complaint(self) -> str:
         """Return what a node lacks, or has and is not true; empty if all is right."""
-        node_ids = {site.live.node.node_id for site in self.sites.values() if site.live is not None and site.live.node}
         for name, site in self.sites.items():
             host = site.live
             kernel = live_kernel(host)
             if host is None or host.node is None or kernel is None:
                 return f"{name} is down"
             assert host.node.cluster is not None
+            node_ids = {self.node_ids[other] for other in self.plan.members_of(name)}
             members = set(host.node.cluster.topology.members)
             if members != node_ids:
                 return f"{name} has {len(members)} members, {len(members - node_ids)} of them are not there"

@@ -123,3 +123,20 @@ class ClusterPlan:
                 return None
             reached |= found
         return distance if other in reached else None
+
+    def members_of(self, name: str) -> set[str]:
+        """Return the members that a node must have: those it finds with theirs, and those that find it.
+
+        A node gets the members of those that it connects to, and gives them only itself.
+        """
+        if not self.direct_only:
+            return {node.name for node in self.nodes}
+        finds = {node.name: node.finds for node in self.nodes}
+        found: dict[str, None] = {}
+        reached = [name]
+        while reached:
+            one = reached.pop()
+            if one not in found:
+                found[one] = None
+                reached += finds[one]
+        return {*found, *[node.name for node in self.nodes if set(node.finds) & set(found)]}
