@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 from attrs import evolve
 
-from embedbroker.cluster import LocalGrouping, Member, RemoteBindings, RemoteGrouping
+from embedbroker.cluster import (
+    LocalGrouping,
+    Member,
+    RemoteBindings,
+    RemoteGrouping,
+    notification_filter,
+    snapshot_request,
+)
 from embedbroker.cluster._discovery import Announcer
 from embedbroker.kernel import GroupNotice, GroupNoticeKind, Message, Queue, RemoteBinding
+from embedbroker.kernel._router import Router
 from embedbroker.kernel.settling._forwarding import Forwarding
 from embedbroker.kernel.transactions._transaction import Transaction, TransactionState
+from embedbroker.outbound import _binding_subscription, _member_bridge
 from embedbroker.outbound._address_move import AddressMove, ToSameQueues
 from embedbroker.outbound._member_bridge import MemberBridge
 from embedbroker.outbound._target import MemberTarget
@@ -30,6 +39,7 @@ from .bridge_bugs import (
 )
 from .fault_points import fault_point, replace
 from .hunting import Bug, forget_duplicate_ids
+from .replica_bugs import drop_a_write_on_the_way
 
 __all__ = ["CLUSTER_BUGS"]
 
@@ -186,6 +196,24 @@ def announce_a_node_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Announcer, "on_time", lazy)
 
 
+def learn_of_all_addresses_over_each_connection(patch: pytest.MonkeyPatch) -> None:
+    collected, request = notification_filter, snapshot_request
+    patch.setattr(_member_bridge, "notification_filter", lambda addresses, *rest: collected("", *rest))
+    patch.setattr(
+        _binding_subscription, "snapshot_request", lambda address, queue, addresses: request(address, queue, "")
+    )
+
+
+def pass_repeated_messages_without_their_address(patch: pytest.MonkeyPatch) -> None:
+    """A broker keeps no id of a message for an address that it does not have."""
+    send = fault_point("send to an address that is not there")
+
+    def careless(self: Router, message: Any, routing_type: Any, transaction: Any, duplicate_id: Any, *rest: Any) -> Any:
+        return send(self, message, routing_type, transaction, None, *rest)
+
+    replace(patch, "send to an address that is not there", careless)
+
+
 CLUSTER_BUGS: list[Bug] = [
     drop_what_was_chosen_and_is_gone,
     forget_the_end_of_a_consumer,
@@ -212,6 +240,9 @@ CLUSTER_BUGS: list[Bug] = [
     forward_what_is_rolled_back,
     keep_the_binding_of_a_deleted_queue,
     announce_a_node_once,
+    learn_of_all_addresses_over_each_connection,
+    pass_repeated_messages_without_their_address,
+    drop_a_write_on_the_way,
     return_messages_at_the_end_of_the_queue,
     lose_a_part_of_a_body,
 ]

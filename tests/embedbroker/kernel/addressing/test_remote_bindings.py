@@ -142,6 +142,19 @@ def test_a_durable_message_for_several_places_is_one_transaction_and_for_one_it_
     stage.kernel.check()
 
 
+def test_a_repeated_message_passes_once_over_a_broker_without_its_address(stage: Stage) -> None:
+    one, other = bind(stage), bind(stage, "more", C, remote_queue_id=9)
+    assert not {"orders", "more"} & set(stage.kernel.address_manager.addresses)
+    for text in ("m", "again"):
+        message = letter(text, durable=True, _AMQ_DUPL_ID="x")
+        send(stage, message, queue_ids=frozenset({one.announced_id}))
+        assert len(stage.store.of_kind("once")) == 1, "the id is recorded with the message, which takes it with a restart"
+    assert queue_ids(stage) == [("m", [7])]
+    send(stage, letter("n", "more", _AMQ_DUPL_ID="x"), queue_ids=frozenset({other.announced_id}))
+    assert queue_ids(stage, C) == [("n", [9])]
+    stage.kernel.check()
+
+
 def test_a_transaction_decides_about_the_copies_too(stage: Stage) -> None:
     bind(stage)
     stage.queue("topic", "orders", MULTICAST)
