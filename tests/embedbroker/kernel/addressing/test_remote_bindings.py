@@ -148,7 +148,8 @@ def test_a_repeated_message_passes_once_over_a_broker_without_its_address(stage:
     for text in ("m", "again"):
         message = letter(text, durable=True, _AMQ_DUPL_ID="x")
         send(stage, message, queue_ids=frozenset({one.announced_id}))
-        assert len(stage.store.of_kind("once")) == 1, "the id is recorded with the message, which takes it with a restart"
+        # The id is in the record of the message: it is there after a restart.
+        assert len(stage.store.of_kind("once")) == 1
     assert queue_ids(stage) == [("m", [7])]
     send(stage, letter("n", "more", _AMQ_DUPL_ID="x"), queue_ids=frozenset({other.announced_id}))
     assert queue_ids(stage, C) == [("n", [9])]
