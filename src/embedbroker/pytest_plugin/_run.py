@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import trio
@@ -15,6 +16,7 @@ import trio.abc
 import trio.testing
 
 from ._bench import Bench, LeftBehind, Surface
+from ._collector import CollectedSeldom
 
 __all__ = ["run_test"]
 
@@ -48,7 +50,8 @@ def run_test(
         # Nothing on this surface uses a thread, so the clock never jumps over work that goes on elsewhere.
         clock = trio.testing.MockClock(autojump_threshold=0)
     try:
-        trio.run(bench.run, test, clock=clock, instruments=instruments)
+        with CollectedSeldom() if bench.surface is Surface.VIRTUAL else nullcontext():
+            trio.run(bench.run, test, clock=clock, instruments=instruments)
     except (RuntimeError, trio.TrioInternalError) as error:
         # trio reports what the test has opened in the task in which all of it runs, and has not closed.
         if not bench.has_open_nursery and "stack corrupted" not in str(error):

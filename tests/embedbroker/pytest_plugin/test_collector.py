@@ -1,0 +1,65 @@
+"""The threshold of the garbage collector while a test runs in virtual time, and after it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from embedbroker.pytest_plugin._bench import Bench, Surface
+from embedbroker.pytest_plugin._collector import CollectedSeldom
+from embedbroker.pytest_plugin._run import run_test
+
+BEFORE = (700, 10, 10)
+
+
+@pytest.fixture(autouse=True)
+def _usual_threshold() -> Iterator[None]:
+    before = gc.get_threshold()
+    gc.set_threshold(*BEFORE)
+    yield
+    gc.set_threshold(*before)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_test_in_virtual_time_runs_with_another_threshold_and_leaves_that_of_before(fails: bool) -> None:
+    found = []
+
+    async def body() -> None:
+        found.append(gc.get_threshold())
+        if fails:
+            raise LookupError
+
+    try:
+        run_test(Bench(Surface.VIRTUAL, 1, 600.0, lambda: Path("nowhere")), body)
+    except LookupError:
+        assert fails
+    assert found[0][0] > 10 * BEFORE[0] and found[0][1:] == BEFORE[1:]
+    assert gc.get_threshold() == BEFORE
+
+
+def test_overlapping_runs_return_the_threshold_with_the_last_one() -> None:
+    first, second = CollectedSeldom(), CollectedSeldom()
+    first.__enter__()
+    second.__enter__()
+    raised = gc.get_threshold()
+    first.__exit__()
+    assert gc.get_threshold() == raised != BEFORE
+    second.__exit__()
+    assert gc.get_threshold() == BEFORE
+
+
+@pytest.mark.parametrize("own", [(0, 10, 10), (100_000, 5, 5)])
+def test_a_collector_that_is_off_or_seldom_runs_stays_as_it_is(own: tuple[int, int, int]) -> None:
+    gc.set_threshold(*own)
+    with CollectedSeldom():
+        assert gc.get_threshold() == own
+    assert gc.get_threshold() == own
+
+
+def test_a_threshold_that_the_test_sets_stays() -> None:
+    with CollectedSeldom():
+        gc.set_threshold(1_234, 5, 6)
+    assert gc.get_threshold() == (1_234, 5, 6)
