@@ -119,7 +119,7 @@ class Membership:
         self._repeats: list[float] = []
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
-        self._deadline_is_old = True
+        self.is_rearmed = True
         # Whether a link has ever waited.
         self._has_waited = False
         # The changes of the members that the last review has seen.
@@ -295,14 +295,14 @@ class Membership:
 
     def next_deadline(self) -> float | None:
         """Return when `on_time` is due, in monotonic seconds; None if it never is."""
-        if self._deadline_is_old:
+        if self.is_rearmed:
             dues = [due for outbound in self._outbound_peers if (due := outbound.next_deadline()) is not None]
             self._deadline = min([*dues, *self._repeats[:1]], default=None)
-            self._deadline_is_old = False
+            self.is_rearmed = False
         return self._deadline
 
     def rearm(self) -> None:
-        self._deadline_is_old = True
+        self.is_rearmed = True
 
     def on_time(self) -> None:
         """Dial, ping and repeat announcements that are due."""

@@ -408,9 +408,11 @@ def _text_of(selector: Selector | None) -> str | None:
 
 
 def _text(properties: Properties, name: str) -> str:
-    value = _optional_text(properties, name)
-    if not value:
-        raise _Ignored(f"{name} is missing")
+    value = properties.get(name)
+    if not value or value.__class__ is not str:
+        value = _optional_text(properties, name)
+        if not value:
+            raise _Ignored(f"{name} is missing")
     return value
 
 
@@ -430,6 +432,6 @@ def _number(properties: Properties, name: str) -> int:
     value = properties.get(name)
     if value is None:
         raise _Ignored(f"{name} is missing")
-    if isinstance(value, bool) or not isinstance(value, int):
+    if value.__class__ is not int:
         raise _Ignored(f"{name} must be an integer, not {name_in_text(str(value))}")
     return value

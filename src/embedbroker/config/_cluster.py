@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from attrs import evolve, field, frozen
@@ -42,6 +43,7 @@ DEFAULT_CLUSTER_USER = "ACTIVEMQ.CLUSTER.ADMIN.USER"
 DEFAULT_CLUSTER_PASSWORD = "CHANGE ME!!"
 
 _DEFAULT_PORT = 61616
+_PLAIN_URLS_MAX = 256
 
 
 class MessageLoadBalancing(Enum):
@@ -216,11 +218,12 @@ def as_connectors(value: object) -> dict[str, TransportConfiguration]:
         if not isinstance(name, str) or not name:
             raise TypeError(f"connectors must map names to URLs or TransportConfigurations, {name!r} is no name")
         if isinstance(connector, str):
-            connector = _from_url(name, connector)
+            # Brokers of one process often name the same places. Parameters may hold passwords, which are not kept.
+            connector = _from_url(name, connector) if "?" in connector else _from_plain_url(name, connector)
         elif not isinstance(connector, TransportConfiguration):
             kind = type(connector).__name__
             raise TypeError(f"connector {name!r} must be a URL or a TransportConfiguration, not of type {kind}")
-        connectors[name] = evolve(connector, name=name)
+        connectors[name] = connector if connector.name == name else evolve(connector, name=name)
     return connectors
 
 
@@ -255,3 +258,6 @@ def _from_url(name: str, url: str) -> TransportConfiguration:
     # As text, like everything that Java peers read from a configuration file.
     address = {"host": host, "port": str(port if port is not None else _DEFAULT_PORT)}
     return TransportConfiguration(name, parameters={**address, **parameters})
+
+
+_from_plain_url = lru_cache(_PLAIN_URLS_MAX)(_from_url)

@@ -251,9 +251,11 @@ class ClusterPart(Part):
 
     def run(self, step: CurrentStep) -> None:
         for cluster in self._clusters:
-            due = cluster.next_deadline()
-            if due is not None and step.now.monotonic >= due:
-                cluster.on_time()
+            # In a step of traffic only what has changed can be due.
+            if step.timely or cluster.is_rearmed:
+                due = cluster.next_deadline()
+                if due is not None and step.now.monotonic >= due:
+                    cluster.on_time()
         self._dials.collect(step.outputs, step.now)
         self._completions.collect_grants(step.outputs, step.now)
 

@@ -84,8 +84,7 @@ class BindingSubscription:
         session.addressing.post_temporary_queue(queue.address, queue.name, RoutingType.MULTICAST, filter=queue.filter)
         created = session.create_consumer(queue.name)
         session.start()
-        # It requests its credits at once.
-        producer = session.create_producer(queue.management_address)
+        producer = session.create_producer(queue.management_address, has_credits=False)
         self._then(created, lambda consumer: self._consume(consumer, producer))
 
     def _consume(self, consumer: Consumer, producer: Producer) -> None:

@@ -18,6 +18,9 @@ from ._surroundings import Around, Surroundings
 
 __all__ = ["Following"]
 
+# Members by themselves: each step of a broker compares.
+_LIVE, _ACTIVATING = Role.LIVE, Role.ACTIVATING
+
 
 class Following:
     """Follow one broker through all of its starts. ``ended`` gives, in words, why it does not run."""
@@ -59,9 +62,11 @@ class Following:
     def stepped(self, node: Node) -> None:
         if node is not self._node:
             node.core.session_type = self.faults.session_type
-        self._node, self._kernel = node, node.kernel
-        if self.role in (Role.LIVE, Role.ACTIVATING):
-            self.placed().ledger.stepped(node.kernel, node.gate.confirmed)
+            self._node = node
+        self._kernel = node.kernel
+        if self.role is _LIVE or self.role is _ACTIVATING:
+            assert self.surroundings is not None, "what serves has a place"
+            self.surroundings.ledger.stepped(node.kernel, node.gate.confirmed)
         self._around.waiting.changed()
 
     # -- what is known -------------------------------------------------------------------------------------------

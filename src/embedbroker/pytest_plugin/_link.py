@@ -308,10 +308,11 @@ class _Flow:
 
     async def take(self, max_bytes: int) -> bytes:
         # A read that parks lets others run by that alone: most do, and a pass of the scheduler more would cost as much.
-        if self.reader_gone or self._next_due() is not None:
+        due = self._next_due()
+        if self.reader_gone or due is not None:
             await trio.lowlevel.checkpoint()
-        while not self.reader_gone:
             due = self._next_due()
+        while not self.reader_gone:
             if due is None:
                 # As in `_wait`: a coroutine more would be entered again with each read.
                 assert self._reader is None, "a pipe has one reader at each end"
@@ -326,6 +327,7 @@ class _Flow:
                 raise TransportLost(self.broken)
             else:
                 return b""
+            due = self._next_due()
         raise TransportLost("closed here")
 
     async def _wait(self) -> None:
@@ -352,6 +354,17 @@ class _Flow:
         return self._last_due if self.broken is not None else self._ends_at
 
     def _collect(self, max_bytes: int) -> bytes:
+        pieces = self._pieces
+        if len(pieces) == 1 and self.size_bytes <= max_bytes:
+            data = pieces.popleft()[1]  # as most reads: it is due
+        else:
+            data = self._collect_pieces(max_bytes)
+        self.size_bytes -= len(data)
+        if self.writers:
+            self.writers.unpark_all()
+        return data
+
+    def _collect_pieces(self, max_bytes: int) -> bytes:
         now, parts, wanted = trio.current_time() if self._last_due else 0.0, [], max_bytes
         while wanted and self._pieces and self._pieces[0][0] <= now:
             due, piece = self._pieces.popleft()
@@ -360,11 +373,7 @@ class _Flow:
                 piece = piece[:wanted]
             parts.append(piece)
             wanted -= len(piece)
-        data = b"".join(parts)
-        self.size_bytes -= len(data)
-        if self.writers:
-            self.writers.unpark_all()
-        return data
+        return b"".join(parts)
 
     def end(self) -> None:
         """End this direction: nothing more will be sent."""

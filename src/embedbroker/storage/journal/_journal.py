@@ -479,8 +479,9 @@ class Journal:
                 self._recovery_work = self._number_work()
                 work.append(DiskWork(Lane.JOURNAL, self._recovery_work, operations))
             return work
-        if self._live_index.has_unsettled:
-            self._live_index.settle(SETTLED_PER_CALL)
+        live_index = self._live_index
+        if live_index.unsettled or live_index.ending:
+            live_index.settle(SETTLED_PER_CALL)
         if self._writing is None and (self._parts or self._gathered):
             if state is _READY:
                 self.background.choose(self.wall_ms)

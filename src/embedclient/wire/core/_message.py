@@ -643,9 +643,12 @@ class CoreMessage:
 
         The hop count of federation, which has four bytes, is returned as a number.
         """
-        if self._properties is None and self.raw.find(encode_simple_string(name), self.properties_at) < 0:
-            return None
-        value = self.properties.get(name)
+        properties = self._properties
+        if properties is None:
+            if self.raw.find(encode_simple_string(name), self.properties_at) < 0:
+                return None
+            properties = self.properties
+        value = properties.get(name)
         if value.__class__ is bytes and name == _HOPS:
             return _hop_count(value)
         return value
