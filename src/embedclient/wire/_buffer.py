@@ -52,8 +52,7 @@ _EXTRA_PARAMETER_PREFIX: Final = "$.EP."
 # By themselves: looking a member up in its enumeration costs more than the comparison.
 _STRING: Final = PropertyType.STRING
 _STRING_TAG: Final = int(PropertyType.STRING)
-_INT_TAG: Final = int(PropertyType.INT)
-_LONG_TAG: Final = int(PropertyType.LONG)
+_NUMBERS: Final = {int(PropertyType.INT): I32, int(PropertyType.LONG): I64}
 _KIND_BOOLEAN, _KIND_INT, _KIND_LONG, _KIND_STRING = range(4)
 
 
@@ -242,12 +241,12 @@ class Reader:
                     if not start <= position <= end:
                         raise RemoteProtocolError(f"a text of {position - start} bytes")
                     value: PropertyValue = utf_16_le_decode(buffer[start:position], "surrogatepass", True)[0]
-                elif tag == _INT_TAG or tag == _LONG_TAG:
+                elif (layout := _NUMBERS.get(tag)) is not None:
                     start = position + 1
-                    position = start + (4 if tag == _INT_TAG else 8)
+                    position = start + layout.size
                     if position > end:
-                        raise RemoteProtocolError(f"{position - start} bytes promised, {end - start} left")
-                    value = (I32 if tag == _INT_TAG else I64).unpack_from(buffer, start)[0]
+                        raise RemoteProtocolError(f"{layout.size} bytes promised, {end - start} left")
+                    value = layout.unpack_from(buffer, start)[0]
                 else:
                     self.position = position + 1
                     value = self.property_value(tag)
