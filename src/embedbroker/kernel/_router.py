@@ -398,10 +398,13 @@ class Router:
             for binding in self._address_manager.remote_bindings_of(message.address)
             if binding.remote_queue_id in remote_ids and (node_id is None or binding.cluster_name.endswith(node_id))
         ]
-        address = self._addresses.get(message.address)
-        if address is None or not bindings:
+        if not bindings:
             text = f"a queue of {message.address!r} at another broker is not known here"
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
+        # As for any send, the address settings decide whether it is created.
+        address = self._address_manager.ensure_address_of(bindings[0])
+        if isinstance(address, Refused):
+            return address
         message.assign_id(self._ids.take())
         identified: Identified | None = None
         if duplicate_id is not None:
