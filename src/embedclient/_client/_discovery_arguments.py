@@ -23,6 +23,7 @@ class DiscoveryArguments:
     group_port: int | None = field()
     local_bind_address: str | None = field()
     initial_wait_timeout_ms: int | None = field()
+    refresh_timeout_ms: int | None = field()
 
     def __attrs_post_init__(self) -> None:
         for name in ("group_address", "local_bind_address"):
@@ -31,14 +32,18 @@ class DiscoveryArguments:
                 raise TypeError(f"{name} must be a str such as '231.7.7.7', not {text!r}")
             if text == "":
                 raise ValueError(f"{name} must not be empty: omit it or use None")
-        for name, least, most in (("group_port", 1, _PORT_MAX), ("initial_wait_timeout_ms", 0, None)):
+        for name, least, most, zero in (
+            ("group_port", 1, _PORT_MAX, ""),
+            ("initial_wait_timeout_ms", 0, None, "no limit"),
+            ("refresh_timeout_ms", 0, None, "a search each time"),
+        ):
             number = getattr(self, name)
             if number is None:
                 continue
             if isinstance(number, bool) or not isinstance(number, int):
                 raise TypeError(f"{name} must be an int, not {number!r}")
             if number < least or (most is not None and number > most):
-                allowed = "milliseconds, or 0 for no limit" if most is None else f"from {least} to {most}"
+                allowed = f"milliseconds, or 0 for {zero}" if most is None else f"from {least} to {most}"
                 raise ValueError(f"{name} must be {allowed}, not {number}")
 
     def changed(self, of_url: DiscoverySettings | None) -> DiscoverySettings:
@@ -55,9 +60,11 @@ class DiscoveryArguments:
             found = DiscoverySettings(group)
         else:
             found = self._changed_url(of_url)
-        if self.initial_wait_timeout_ms is None:
-            return found
-        return evolve(found, initial_wait_timeout_ms=self.initial_wait_timeout_ms)
+        if self.initial_wait_timeout_ms is not None:
+            found = evolve(found, initial_wait_timeout_ms=self.initial_wait_timeout_ms)
+        if self.refresh_timeout_ms is not None:
+            found = evolve(found, refresh_timeout_ms=self.refresh_timeout_ms)
+        return found
 
     def _changed_url(self, found: DiscoverySettings | None) -> DiscoverySettings:
         if self.group_port is not None:
@@ -65,7 +72,8 @@ class DiscoveryArguments:
                 "group_port needs a group_address; in a URL the port is a part of it: udp://231.7.7.7:9876"
             )
         if found is None:
-            name = "initial_wait_timeout_ms" if self.local_bind_address is None else "local_bind_address"
+            names = ("local_bind_address", "initial_wait_timeout_ms", "refresh_timeout_ms")
+            name = next(name for name in names if getattr(self, name) is not None)
             raise ValueError(f"{name} needs discovery: a group_address, or a URL with udp:// or jgroups://")
         if self.local_bind_address is None:
             return found

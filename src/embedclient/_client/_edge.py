@@ -132,6 +132,9 @@ class Loop(Protocol):
         A cancelled call leaves no scope behind.
         """
 
+    def now(self) -> float:
+        """Return the seconds of the event loop's clock."""
+
     async def sleep(self, seconds: float) -> None:
         """Pause the calling task."""
 

@@ -64,6 +64,8 @@ class ServerLocator:
             the system's choice.
         initial_wait_timeout_ms: milliseconds that an attempt waits for an announcement, 0 for no limit; None: what
             the URL has, or 10 seconds.
+        refresh_timeout_ms: milliseconds for which the next factory connects to the broker that a search has found
+            without another search, 0 for a search each time; None: what the URL has, or 0.
         loop: the event loop to run on; None is trio.
 
     Raises:
@@ -85,6 +87,7 @@ class ServerLocator:
         group_port: int | None = None,
         local_bind_address: str | None = None,
         initial_wait_timeout_ms: int | None = None,
+        refresh_timeout_ms: int | None = None,
         loop: Loop | None = None,
     ) -> None:
         given = tuple(connectors)
@@ -100,12 +103,12 @@ class ServerLocator:
         self._discovery = None if given else parsed.discovery
         # None if discovery finds them.
         named = given or parsed.connectors
-        if any(each is not None for each in (group_address, group_port, local_bind_address, initial_wait_timeout_ms)):
+        of_discovery = group_address, group_port, local_bind_address, initial_wait_timeout_ms, refresh_timeout_ms
+        if any(each is not None for each in of_discovery):
             # Imported here, so that programs without discovery do not load it.
             from ._discovery_arguments import DiscoveryArguments
 
-            arguments = DiscoveryArguments(group_address, group_port, local_bind_address, initial_wait_timeout_ms)
-            self._discovery = arguments.changed(self._discovery)
+            self._discovery = DiscoveryArguments(*of_discovery).changed(self._discovery)
         if group_address is not None:
             self.url, named = "", ()
         self.connectors = tuple(each if tls is None else each.with_tls(tls) for each in named)
@@ -118,6 +121,8 @@ class ServerLocator:
         # What all factories have received. Each of them needs it for its next connections.
         self._topology = Topology()
         self._open_count = 0
+        # The broker that the last search found, and until when it needs no other one.
+        self._found: tuple[TransportConfiguration, float] | None = None
 
     def _make_loop(self) -> Loop:
         return trio_loop()
@@ -180,7 +185,7 @@ class ServerLocator:
         from ._broker_search import BrokerSearch
 
         attempts = self.settings.initial_connect_attempts or 1
-        connectors = self._members()
+        connectors = self._members() or self._found_before()
         unreached: dict[str, None] = {}
         while True:
             search: BrokerSearch | None = None
@@ -202,7 +207,10 @@ class ServerLocator:
                         await edge.wait(agent.connect(attempts=1, balanced=search is None))
                     except JMSException as error:
                         failure = error
+                        self._found = None
                     else:
+                        if search is not None and discovery.refresh_timeout_ms:
+                            self._found = connectors[0], self._loop.now() + discovery.refresh_timeout_ms / 1000
                         yield ClientSessionFactory(edge, self.settings)
                         return
             connectors = ()
@@ -220,6 +228,12 @@ class ServerLocator:
         if not self.settings.use_topology_for_load_balancing:
             return ()
         return tuple([self._with_tls_of_this_end(each) for each in self._topology.members(former=False)])
+
+    def _found_before(self) -> tuple[TransportConfiguration, ...]:
+        """Return the broker that a search has found, if that is not too long ago."""
+        if self._found is None or self._loop.now() >= self._found[1]:
+            return ()
+        return (self._found[0],)
 
     def _with_tls_of_this_end(self, connector: TransportConfiguration) -> TransportConfiguration:
         """Return a connector that a broker announced. The files of key stores that it names are not of this machine."""

@@ -126,6 +126,9 @@ class TrioLoop:
         scope = TrioBackgroundScope(manager, place, "connection", "embedclient connection")
         return await scope.enter(), scope
 
+    def now(self) -> float:
+        return trio.current_time()
+
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
 

@@ -98,10 +98,12 @@ class DiscoverySettings:
 
     - `group`: the multicast group, or the shared directory, to which brokers announce themselves.
     - `initial_wait_timeout_ms`: milliseconds that an attempt waits for an announcement; 0 for no limit.
+    - `refresh_timeout_ms`: milliseconds for which a broker that was found is dialled again without a search; 0: never.
     """
 
     group: BroadcastEndpoint
     initial_wait_timeout_ms: int = 10_000
+    refresh_timeout_ms: int = 0
 
 
 @frozen
@@ -212,7 +214,7 @@ class _Parser:
         wait_ms = int(given.get("discoveryInitialWaitTimeout", 10_000))
         factory = FactorySettings(**self._factory)  # type: ignore[arg-type]  # each was read as its field's type
         ignored = tuple(dict.fromkeys(self._ignored))
-        discovery = DiscoverySettings(group, wait_ms)
+        discovery = DiscoverySettings(group, wait_ms, int(given.get("refreshTimeout", 0)))
         return ClientURL(self.shown, self._settings, factory, (), ignored, discovery, self._notes)
 
     def _group(self, place: str, given: Mapping[str, int | str]) -> MulticastGroup:

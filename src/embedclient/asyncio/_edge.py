@@ -676,6 +676,9 @@ class AsyncioLoop:
         scope = AsyncioBackgroundScope(manager, place)
         return await scope.enter(), scope
 
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

@@ -392,6 +392,8 @@ class ServerLocator:
             the system's choice.
         initial_wait_timeout_ms: milliseconds that an attempt waits for an announcement, 0 for no limit; None: what
             the URL has, or 10 seconds.
+        refresh_timeout_ms: milliseconds for which the next factory connects to the broker that a search has found
+            without another search, 0 for a search each time; None: what the URL has, or 0.
 
     Raises:
         InvalidURLException: the URL cannot be read, or has an unknown parameter.
@@ -412,6 +414,7 @@ class ServerLocator:
         group_port: int | None = None,
         local_bind_address: str | None = None,
         initial_wait_timeout_ms: int | None = None,
+        refresh_timeout_ms: int | None = None,
     ) -> None:
         self._inner = _client.ServerLocator(
             url,
@@ -423,6 +426,7 @@ class ServerLocator:
             group_port=group_port,
             local_bind_address=local_bind_address,
             initial_wait_timeout_ms=initial_wait_timeout_ms,
+            refresh_timeout_ms=refresh_timeout_ms,
         )
 
     def __repr__(self) -> str:

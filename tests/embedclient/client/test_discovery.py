@@ -90,6 +90,33 @@ async def test_the_broker_that_announces_itself_is_connected_to() -> None:
         await session.create_queue("q")
 
 
+async def test_a_broker_that_was_found_needs_no_other_search_until_the_refresh_timeout() -> None:
+    network = MemoryMulticast(Random(1), latency_s=0.1)
+    found = locator(network, "?refreshTimeout=10000&discoveryInitialWaitTimeout=1000")
+    async with EmbeddedBroker() as broker:
+        async with broadcasting(network, connector_of(broker)), found.create_session_factory():
+            pass
+        await trio.sleep(9)
+        start = trio.current_time()
+        async with found.create_session_factory() as factory:
+            assert factory.connector == connector_of(broker)
+        assert trio.current_time() == start
+        await trio.sleep(1)
+        with pytest.raises(ConnectionTimedOutException):
+            async with found.create_session_factory():
+                pass
+    # One that is gone is forgotten at once.
+    for refresh in (60_000, 0):
+        other = ServerLocator(URL, refresh_timeout_ms=refresh, loop=TrioLoop(network.at("client")))
+        for _ in range(2):
+            async with (
+                EmbeddedBroker() as broker,
+                broadcasting(network, connector_of(broker)),
+                other.create_session_factory() as factory,
+            ):
+                assert factory.connector == connector_of(broker)
+
+
 async def test_arguments_name_group_interface_and_wait_in_place_of_a_url() -> None:
     network = MemoryMulticast(Random(1), latency_s=0.1)
     found = ServerLocator(group_address=GROUP.address, initial_wait_timeout_ms=0, loop=TrioLoop(network.at("client")))
@@ -118,6 +145,8 @@ async def test_arguments_name_group_interface_and_wait_in_place_of_a_url() -> No
         ({"url": URL, "group_address": "231.7.7.7"}, "only one of them"),
         ({"group_address": "10.0.0.1"}, "10.0.0.1"),
         ({"initial_wait_timeout_ms": 5}, "initial_wait_timeout_ms needs discovery"),
+        ({"refresh_timeout_ms": 5}, "refresh_timeout_ms needs discovery"),
+        ({"url": URL, "refresh_timeout_ms": -1}, "must be milliseconds, or 0 for a search each time"),
         ({"local_bind_address": "127.0.0.1"}, "local_bind_address needs discovery"),
         ({"group_port": 5555}, "group_port needs a group_address"),
         ({"url": URL, "group_port": 5555}, "in a URL the port is a part of it"),
