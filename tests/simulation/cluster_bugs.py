@@ -27,6 +27,7 @@ from embedbroker.outbound._member_bridge import MemberBridge
 from embedbroker.outbound._target import MemberTarget
 from embedclient.agent import Call, CoreMessage
 from embedclient.model import Instant
+from tests.simulation.scenario.fault_kinds import FaultKind
 
 from .bridge_bugs import (
     acknowledge_before_the_confirmation,
@@ -38,10 +39,23 @@ from .bridge_bugs import (
     return_messages_at_the_end_of_the_queue,
 )
 from .fault_points import fault_point, replace
-from .hunting import Bug, forget_duplicate_ids
+from .hunting import Bug, forget_duplicate_ids, needs
 from .replica_bugs import drop_a_write_on_the_way
+from .sites import draw_cluster_plan
 
 __all__ = ["CLUSTER_BUGS"]
+
+
+def has_groups(seed: int) -> bool:
+    return bool(draw_cluster_plan(seed).arbiter)
+
+
+def has_scale_downs(seed: int) -> bool:
+    return any(node.scales_down_to for node in draw_cluster_plan(seed).nodes)
+
+
+def has_crashes_in_scale_downs(seed: int) -> bool:
+    return any(strike.kind is FaultKind.CRASH_WHILE_SCALING_DOWN for strike in draw_cluster_plan(seed).faults)
 
 
 def forget_the_end_of_a_consumer(patch: pytest.MonkeyPatch) -> None:
@@ -101,6 +115,7 @@ def name_one_queue_of_each_node(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Forwarding, "copies", careless)
 
 
+@needs(has_groups)
 def decide_at_each_node(patch: pytest.MonkeyPatch) -> None:
     """A node takes its own proposal for the decision."""
 
@@ -110,11 +125,13 @@ def decide_at_each_node(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RemoteGrouping, "propose", hasty)
 
 
+@needs(has_groups)
 def forget_decisions_in_a_restart(patch: pytest.MonkeyPatch) -> None:
     begin = LocalGrouping.begin
     patch.setattr(LocalGrouping, "begin", lambda self, restored, now_s: begin(self, (), now_s))
 
 
+@needs(has_groups)
 def decide_again_for_each_proposal(patch: pytest.MonkeyPatch) -> None:
     on_notice = LocalGrouping.on_notice
 
@@ -137,11 +154,13 @@ def stay_at_the_first_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemberTarget, "connectors", property(lambda self: self.places()[:1]))
 
 
+@needs(has_scale_downs)
 def move_to_one_of_several_queues(patch: pytest.MonkeyPatch) -> None:
     copy = ToSameQueues.copy
     patch.setattr(ToSameQueues, "copy", lambda self, message, queues: copy(self, message, queues[:1]))
 
 
+@needs(has_crashes_in_scale_downs)
 def move_without_ids(patch: pytest.MonkeyPatch) -> None:
     copy = ToSameQueues.copy
 
@@ -152,6 +171,7 @@ def move_without_ids(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ToSameQueues, "copy", careless)
 
 
+@needs(has_crashes_in_scale_downs)
 def remove_what_moves_before_the_confirmation(patch: pytest.MonkeyPatch) -> None:
     expect = fault_point("wait for the confirmation of a move")
 

@@ -1,6 +1,6 @@
-"""``python -m tests.simulation.find_again``: which seed finds each bug, for ``found_by``; it takes minutes.
+"""``python -m tests.simulation.find_again [KIND...]``: which seed finds each bug, for ``found_by``; it takes minutes.
 
-Prints a line for each bug that the first seeds do not find.
+Prints a line for each bug that its known seed does not find.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .body_bugs import BODY_BUGS
 from .bridge_bugs import BRIDGE_BUGS
 from .cluster_bugs import CLUSTER_BUGS
 from .divert_bugs import DIVERT_BUGS
-from .hunting import SEEDS_MAX, Bug, failed_by_itself
+from .hunting import Bug, failed_by_itself, known_seed, seeds_for
 from .permission_bugs import PERMISSION_BUGS
 from .replica_bugs import REPLICA_BUGS
 from .set_bugs import SET_BUGS
@@ -37,8 +37,6 @@ from .test_sets_catch_bugs import seed_with_sets
 from .vote_bugs import VOTE_BUGS
 
 Hunt = tuple[str, Bug, Callable[[int], SeedResult]]
-# One that the first few find is found in a second or two.
-_FIRST_SEEDS = 2
 
 
 def _seed_with_sets(number: int) -> SeedResult:
@@ -71,9 +69,9 @@ def hunts() -> list[Hunt]:
 
 
 def _finder(number: int) -> int | None:
-    """The first seed that finds the bug by itself: what it skips, it counts from the beginning."""
-    _, bug, run = hunts()[number]
-    for seed in range(1, SEEDS_MAX + 1):
+    """The known seed if it finds the bug by itself, or else the first: what a bug skips, it counts anew."""
+    kind, bug, run = hunts()[number]
+    for seed in seeds_for(kind, bug):
         with pytest.MonkeyPatch.context() as patch:
             bug(patch)
             try:
@@ -85,11 +83,13 @@ def _finder(number: int) -> int | None:
 
 
 def main() -> None:
-    """Hunt on all processors."""
-    every_hunt = hunts()
+    """Hunt on all processors, for the bugs of all kinds or of those that are named."""
+    every_hunt, kinds = hunts(), sys.argv[1:]
+    chosen = [number for number, (kind, _, _) in enumerate(every_hunt) if not kinds or kind in kinds]
     with ProcessPoolExecutor(os.cpu_count(), initializer=partial(gc.set_threshold, 50_000)) as pool:
-        for (kind, bug, _), seed in zip(every_hunt, pool.map(_finder, range(len(every_hunt))), strict=True):
-            if seed is None or seed > _FIRST_SEEDS:
+        for number, seed in zip(chosen, pool.map(_finder, chosen), strict=True):
+            kind, bug, _ = every_hunt[number]
+            if seed != known_seed(kind, bug):
                 sys.stdout.write(f"{kind}: {bug.__name__}: {seed}\n")
                 sys.stdout.flush()
 

@@ -8,7 +8,7 @@ takes minutes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -30,8 +30,11 @@ __all__ = [
     "failed_by_itself",
     "forget_duplicate_ids",
     "hunt",
+    "known_seed",
     "last_account",
     "lose_a_prepared_branch",
+    "needs",
+    "seeds_for",
 ]
 
 SEEDS_MAX = 400
@@ -45,6 +48,33 @@ def every(number: int) -> Callable[[], bool]:
     return lambda: next(calls) % number == 0
 
 
+# By bug, which seeds have in their plan what it concerns.
+_NEEDED: dict[Bug, Callable[[int], bool]] = {}
+
+
+def needs(has_it: Callable[[int], bool]) -> Callable[[Bug], Bug]:
+    """Hunt for a bug with the seeds that have in their plan what it concerns: the others would run in vain."""
+
+    def note(bug: Bug) -> Bug:
+        _NEEDED[bug] = has_it
+        return bug
+
+    return note
+
+
+def known_seed(kind: str, bug: Bug) -> int:
+    """The seed that has found a bug, as far as it is known."""
+    return FOUND_BY.get(kind, {}).get(bug.__name__, 1)
+
+
+def seeds_for(kind: str, bug: Bug) -> Iterator[int]:
+    """The seeds that may find a bug: first the one that is known to have found it."""
+    known = known_seed(kind, bug)
+    yield known
+    has_it = _NEEDED.get(bug, lambda _seed: True)
+    yield from (seed for seed in range(1, SEEDS_MAX + 1) if seed != known and has_it(seed))
+
+
 def hunt(
     kind: str,
     bug: Bug,
@@ -54,8 +84,7 @@ def hunt(
 ) -> None:
     """Run seeds of this kind until one finds the bug; none is a failure."""
     bug(patch)
-    known = FOUND_BY.get(kind, {}).get(bug.__name__, 1)
-    for seed in sorted(range(1, SEEDS_MAX + 1), key=lambda seed: (seed != known, seed)):
+    for seed in seeds_for(kind, bug):
         try:
             run(seed)
         except ScenarioFailed as failure:

@@ -42,6 +42,12 @@ def test_when_it_finds_nothing_any_more_all_others_are_run(monkeypatch: pytest.M
     assert ran == [90, *range(1, 90), *range(91, SEEDS_MAX + 1)]
 
 
+def test_seeds_without_what_a_bug_concerns_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hunting, "_NEEDED", {})
+    hunting.needs(lambda seed: seed % 100 == 0)(a_bug)
+    assert seeds_run(monkeypatch, 90, lambda seed: seed == 400) == [90, 100, 200, 300, 400]
+
+
 def test_no_seed_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(pytest.fail.Exception, match=f"{SEEDS_MAX} seeds did not find a_bug"):
         seeds_run(monkeypatch, 90, lambda seed: False)

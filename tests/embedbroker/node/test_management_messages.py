@@ -585,7 +585,7 @@ def result_of(work: Generator[None, None, object]) -> tuple[dict[str, Any], int,
 @pytest.mark.parametrize(
     ("count", "options", "first"),
     [
-        pytest.param(1_000_000, "", 0, marks=pytest.mark.search),
+        pytest.param(300_000, "", 0, marks=pytest.mark.search),
         (50_000, '{"field":"","operation":"","value":"","sortField":"id","sortOrder":"desc"}', 49_999),
         (50_000, '{"field":"name","operation":"CONTAINS","value":"7","sortField":"name","sortOrder":"desc"}', 49_997),
     ],
