@@ -71,8 +71,8 @@ def seeds_for(kind: str, bug: Bug) -> Iterator[int]:
     """The seeds that may find a bug: first the one that is known to have found it."""
     known = known_seed(kind, bug)
     yield known
-    has_it = _NEEDED.get(bug, lambda _seed: True)
-    yield from (seed for seed in range(1, SEEDS_MAX + 1) if seed != known and has_it(seed))
+    has_it = _NEEDED.get(bug)
+    yield from (seed for seed in range(1, SEEDS_MAX + 1) if seed != known and (has_it is None or has_it(seed)))
 
 
 def hunt(
