@@ -346,8 +346,11 @@ class Observers:
 
     def call(self, subscribers: Subscribers, *facts: object) -> None:
         """Call the observers of one event of the commit."""
-        if subscribers:
+        if subscribers and self._late:
             self._call_all(iter([(subscribers, facts)]), 1)
+        else:
+            for subscriber in subscribers:
+                subscriber(*facts)
 
     def call_each(
         self, subscriber: Callable[..., None], events: Iterable[tuple[object, ...]], count: int, cost: int

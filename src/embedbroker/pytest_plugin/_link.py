@@ -283,7 +283,8 @@ class _Flow:
         return self.size_bytes < _PIPE_LIMIT_BYTES
 
     def put(self, data: Buffer) -> int:
-        taken = bytes(memoryview(data)[: _PIPE_LIMIT_BYTES - self.size_bytes])
+        room = _PIPE_LIMIT_BYTES - self.size_bytes
+        taken = data if type(data) is bytes and len(data) <= room else bytes(memoryview(data)[:room])
         if not taken or self.reader_gone:
             return len(taken)
         passing = 0 if self.passes_nothing else self._link.share_that_passes(self.way, len(taken))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from codecs import utf_16_be_decode, utf_16_le_decode, utf_16_le_encode
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -53,6 +54,8 @@ _EXTRA_PARAMETER_PREFIX: Final = "$.EP."
 _STRING: Final = PropertyType.STRING
 _STRING_TAG: Final = int(PropertyType.STRING)
 _NUMBERS: Final = {int(PropertyType.INT): I32, int(PropertyType.LONG): I64}
+_KEPT_NAMES_MAX: Final = 512
+_KEPT_NAME_CHARACTERS_MAX: Final = 64
 _KIND_BOOLEAN, _KIND_INT, _KIND_LONG, _KIND_STRING = range(4)
 
 
@@ -358,7 +361,10 @@ def append_string(out: bytearray, value: str) -> None:
 def append_property_value(out: bytearray, value: PropertyValue, kind: PropertyType) -> None:
     """Append the value of a property, without its tag. Raise LocalProtocolError if the value does not fit the type."""
     try:
-        if kind is PropertyType.STRING:
+        scalar = _SCALAR_OF_TAG[kind]
+        if scalar is not None:
+            out += scalar.pack(value)
+        elif kind is PropertyType.STRING:
             assert isinstance(value, str)
             append_simple_string(out, value)
         elif kind is PropertyType.BYTES:
@@ -367,8 +373,6 @@ def append_property_value(out: bytearray, value: PropertyValue, kind: PropertyTy
         elif kind is PropertyType.CHAR:
             assert isinstance(value, str)
             out += U16.pack(ord(value))
-        elif kind is not PropertyType.NULL:
-            out += _SCALARS[kind].pack(value)
     except (StructError, OverflowError, TypeError) as error:
         raise LocalProtocolError(f"{value!r} cannot be a property of type {kind.name}") from error
 
@@ -382,6 +386,14 @@ _SCALARS: Final[Mapping[PropertyType, Struct]] = {
     PropertyType.FLOAT: F32,
     PropertyType.DOUBLE: F64,
 }
+# By tag: the hash of a member of an enumeration takes longer than the rest.
+_SCALAR_OF_TAG: Final = tuple(
+    {int(kind): layout for kind, layout in _SCALARS.items()}.get(tag) for tag in range(max(PropertyType) + 1)
+)
+
+
+# Programs use the same few names in all of their messages.
+_encode_name = lru_cache(_KEPT_NAMES_MAX)(encode_simple_string)
 
 
 def append_properties(out: bytearray, properties: Properties) -> None:
@@ -393,9 +405,7 @@ def append_properties(out: bytearray, properties: Properties) -> None:
     out += I32.pack(len(properties))
     # Straight codec calls: going through str.encode costs three times as much, and every send of a client is here.
     for name, (value, kind) in properties.typed_items():
-        data = utf_16_le_encode(name, "surrogatepass")[0]
-        out += I32.pack(len(data))
-        out += data
+        out += _encode_name(name) if len(name) <= _KEPT_NAME_CHARACTERS_MAX else encode_simple_string(name)
         out.append(kind)
         if kind is _STRING and value.__class__ is str:
             data = utf_16_le_encode(value, "surrogatepass")[0]

@@ -70,7 +70,7 @@ class Kind(Generic[T]):
     older peers omit: a body may end before it. ``when`` names an earlier field and the value it must have.
     """
 
-    __slots__ = ("append", "letter", "omits_none", "read")
+    __slots__ = ("append", "is_nullable", "letter", "omits_none", "read")
 
     def __init__(
         self,
@@ -78,11 +78,14 @@ class Kind(Generic[T]):
         append: Callable[[bytearray, T], None],
         letter: str = "",
         omits_none: bool = False,
+        is_nullable: bool = False,
     ) -> None:
         self.read = read
         self.append = append
         self.letter = letter  # of struct, for the fixed kinds
         self.omits_none = omits_none
+        # One zero byte stands for None.
+        self.is_nullable = is_nullable
 
     def __call__(
         self,
@@ -113,11 +116,6 @@ def nullable(kind: Kind[T], present: int) -> Kind[T | None]:
     read_value, append_value = kind.read, kind.append
 
     def read(reader: Reader) -> T | None:
-        # As `Reader.boolean`: most packets have several such fields, and most of these are absent.
-        position = reader.position
-        if position < reader.end and not reader.buffer[position]:
-            reader.position = position + 1
-            return None
         return read_value(reader) if reader.boolean() else None
 
     def append(out: bytearray, value: T | None) -> None:
@@ -127,7 +125,7 @@ def nullable(kind: Kind[T], present: int) -> Kind[T | None]:
             out.append(present)
             append_value(out, value)
 
-    return Kind(read, append)
+    return Kind(read, append, is_nullable=True)
 
 
 def omittable(kind: Kind[T]) -> Kind[T | None]:
@@ -382,7 +380,13 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
             elif step.layout is not None:
                 values += reader.unpack(step.layout)
             else:
-                values.append(step.field.kind.read(reader))
+                kind, position = step.field.kind, reader.position
+                # Most packets have several such fields, and most of these are absent.
+                if kind.is_nullable and position < reader.end and not reader.buffer[position]:
+                    reader.position = position + 1
+                    values.append(None)
+                else:
+                    values.append(kind.read(reader))
         values += plan.missing
         return tuple.__new__(cls, values)
 
@@ -398,10 +402,13 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
                         values[index] = -1 if values[index] else 0
                     out += step.write_layout.pack(*values)
                     continue
-                value = self[step.first]
-                if value is None and step.field.kind.omits_none:
+                value, kind = self[step.first], step.field.kind
+                if value is None and kind.is_nullable:
+                    out.append(0)
+                    continue
+                if value is None and kind.omits_none:
                     return
-                step.field.kind.append(out, value)
+                kind.append(out, value)
         except (StructError, AttributeError, TypeError, OverflowError) as error:
             raise LocalProtocolError(f"{self!r} cannot be encoded: {error}") from error
 
