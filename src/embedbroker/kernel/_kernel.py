@@ -46,13 +46,14 @@ from .selector._selector import SelectorCache
 from .settling._dead_letters import DeadLetters
 from .settling._diversion import Diversion
 from .settling._expiry import Expiry
-from .settling._forwarding import Forwarding
+from .settling._forwarding import Forwarding, RouteCopiers, copiers_by
 from .settling._move import MessageMover
 from .settling._removal import Removal
 from .settling._settlement import Settlement
 from .transactions._adoption import Adoption
 from .transactions._copy_placement import CopyPlacement
 from .transactions._duplicate_ids import DuplicateIds
+from .transactions._packed_moves import PackedMoves
 from .transactions._placement import Placement
 from .transactions._transaction import Transactions
 from .transactions._visibility import VisibilityQueue
@@ -81,6 +82,7 @@ class Kernel:
         store: Receives durable facts; None keeps nothing.
         inform: Receives one line about an ordinary event; None: `log` does.
         authority: Decides the permissions of sessions; by default everything is allowed.
+        route_copiers: Build copies for other brokers from stored bytes; None: by restored messages.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Kernel:
         store: Store | None = None,
         inform: Callable[[str], None] | None = None,
         authority: Authority = ALLOW_ALL,
+        route_copiers: RouteCopiers | None = None,
     ) -> None:
         self.config = config
         self.authority = authority
@@ -134,7 +137,7 @@ class Kernel:
             self.observers, self.address_manager.addresses, log,
         )  # fmt: skip
         self.bridges = BridgeTable(config, self.store, self.ids, self.address_manager, log)
-        self._compose_settling()
+        self._compose_settling(copiers_by(restore) if route_copiers is None else route_copiers)
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
             self.dead_letters, self.diversion, self.forwarding, self.transactions, log,
@@ -148,7 +151,8 @@ class Kernel:
         """Create the parts that follow consumers and queues as they come and go."""
         self.redistribution = Redistribution(
             self.address_manager, self.settings, self.clock, self.forwarding, self.placement, self.settlement,
-            self.transactions, self.deferred, self.schedule, self.log,
+            PackedMoves(self.forwarding, self.placement, self.removal, self.observers), self.transactions,
+            self.deferred, self.schedule, self.log,
         )  # fmt: skip
         events = self.observers.commit
         events.queue_added.append(self.redistribution.on_queue)
@@ -185,12 +189,12 @@ class Kernel:
         self.fencing_tokens = FencingTokens(self.store, self.ids)
         self.commit_sets = CommitSets(self.branches, self.fencing_tokens, self.transactions, self.store, self.deferred)
 
-    def _compose_settling(self) -> None:
+    def _compose_settling(self, route_copiers: RouteCopiers) -> None:
         """Create the parts through which messages leave their queues, with transactions."""
         self.transactions = Transactions(
             self.store, self.ids, self.duplicates, self.removal, self.visibility, self.deferred, self.observers
         )
-        self.forwarding = Forwarding(self.address_manager, self.ids)
+        self.forwarding = Forwarding(self.address_manager, self.ids, route_copiers)
         self.diversion = Diversion(
             self.address_manager, self.settings, self.ids, self.clock, self.memory, self.forwarding, self.log
         )

@@ -13,7 +13,7 @@ to its credit is refused. Messages never take more than limit, margin and the on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from attrs import define, field, frozen
 
@@ -22,6 +22,7 @@ from embedclient.errors import ErrorCode
 from ._large_bodies import LargeBodies
 from ._refusal import Refused, Scope
 from .message._message import Message
+from .queueing._reference import PackedReference
 
 __all__ = ["MESSAGE_OVERHEAD_BYTES", "REFERENCE_BYTES", "MemoryAccount", "Reservation"]
 
@@ -159,14 +160,26 @@ class MemoryAccount:
             for message in messages:
                 self.release(message.message_id, address, message.memory_size)
         elif messages:
-            cost = sum([message.memory_size for message in messages]) + MESSAGE_OVERHEAD_BYTES * len(messages)
-            self.used_bytes -= cost
-            left_bytes = self._by_address[address] - cost
-            assert left_bytes >= 0 <= self.used_bytes, (address, left_bytes, self.used_bytes)
-            if left_bytes:
-                self._by_address[address] = left_bytes
-            else:
-                del self._by_address[address]
+            self._release_all(sum([message.memory_size for message in messages]), len(messages), address)
+
+    def release_packed(self, taken: Sequence[PackedReference], address: str) -> None:
+        """Like `release_run`, for messages that are packed."""
+        if self._shared or self._homes or self._waiting:
+            for entry in taken:
+                self.release(entry[5], address, len(entry[4]))
+            return
+        self._release_all(sum([len(entry[4]) for entry in taken]), len(taken), address)
+
+    def _release_all(self, size: int, count: int, address: str) -> None:
+        """Release messages that are each in one queue."""
+        cost = size + MESSAGE_OVERHEAD_BYTES * count
+        self.used_bytes -= cost
+        left_bytes = self._by_address[address] - cost
+        assert left_bytes >= 0 <= self.used_bytes, (address, left_bytes, self.used_bytes)
+        if left_bytes:
+            self._by_address[address] = left_bytes
+        else:
+            del self._by_address[address]
 
     def statistics(self) -> MemoryStatistics:
         """Return the current figures."""

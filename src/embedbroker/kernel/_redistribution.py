@@ -31,6 +31,7 @@ from .queueing._queue import Consumer, Queue
 from .settling._forwarding import Forwarding
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
+from .transactions._packed_moves import PackedMoves
 from .transactions._placement import Placement
 from .transactions._transaction import Transactions
 
@@ -38,8 +39,9 @@ __all__ = ["Redistribution"]
 
 # Share of a step's work that moving one message takes, beside its dispatch.
 _MOVE_COST = 4
-# The same for messages that move together, and portions of them before other work has its turn.
-_RUN_COST = 2
+# The same for messages that move together, and portions of them before other work has its turn. They do not wait for
+# the dispatcher, so the cost alone limits those of a step.
+_RUN_COST = 8
 _RUNS_MAX = 4
 # Below all priorities of consumers: those get what they want first.
 _PRIORITY = -(1 << 40)
@@ -50,7 +52,7 @@ _MOVING = (MessageLoadBalancing.ON_DEMAND, MessageLoadBalancing.OFF_WITH_REDISTR
 class _Taker:
     """Take the messages of one queue that can go elsewhere: the port and the filter of its hidden consumer."""
 
-    __slots__ = ("_refused", "consumer", "queue", "redistribution")
+    __slots__ = ("consumer", "queue", "redistribution", "refused")
 
     def __init__(self, redistribution: Redistribution, queue: Queue, schedule: Schedule) -> None:
         self.redistribution = redistribution
@@ -62,7 +64,7 @@ class _Taker:
         consumer.started = True
         self.consumer = consumer
         # Ids of messages that could not be copied, and stay.
-        self._refused: set[int] = set()
+        self.refused: set[int] = set()
 
     def matches(self, message: Message) -> bool:
         """Return True if a message leaves the queue: no consumer here wants it, and one elsewhere does."""
@@ -74,7 +76,7 @@ class _Taker:
 
     def may_leave(self, message: Message) -> bool:
         """Return True unless a message stays, even if a consumer elsewhere wants it."""
-        if self._refused and message.message_id in self._refused:
+        if self.refused and message.message_id in self.refused:
             return False
         try:
             # All messages of a group go to one consumer, and the group is here.
@@ -84,7 +86,7 @@ class _Taker:
 
     def refuse(self, message: Message) -> None:
         """Leave a message where it is from now on."""
-        self._refused.add(message.message_id)
+        self.refused.add(message.message_id)
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         self.redistribution.expect(self)
@@ -123,6 +125,7 @@ class Redistribution:
         "_expected",
         "_forwarding",
         "_log_once",
+        "_packed_moves",
         "_placement",
         "_schedule",
         "_settings",
@@ -141,6 +144,7 @@ class Redistribution:
         forwarding: Forwarding,
         placement: Placement,
         settlement: Settlement,
+        packed_moves: PackedMoves,
         transactions: Transactions,
         deferred: DeferredWork,
         schedule: Schedule,
@@ -152,6 +156,7 @@ class Redistribution:
         self._forwarding = forwarding
         self._placement = placement
         self._settlement = settlement
+        self._packed_moves = packed_moves
         self._transactions = transactions
         self._deferred = deferred
         self._schedule = schedule
@@ -317,36 +322,40 @@ class Redistribution:
             return
         queue, given = taker.queue, list(taker.consumer.unsettled.take_all())
         for _ in range(_RUNS_MAX):
-            count, cost, is_run = self._move_portion(taker, given)
+            count, cost, more = self._move_portion(taker, given)
             yield from repeat(None, count * cost)
             if self._active.get(queue) is not taker:
                 return
-            if not is_run or count < AT_ONCE_MAX:
+            if not more:
                 taker.consumer.add_credit(AT_ONCE_MAX)
                 return
             given = []
-        # The first message of a run is given in turn.
-        taker.consumer.add_credit(1)
+        # Other work has its turn. What follows is not given: messages deep in the backlog stay plain values.
+        self._expected[taker] = None
+        self._deferred.add(self._move_given(taker))
 
     def _move_portion(self, taker: _Taker, given: list[Reference]) -> tuple[int, int, bool]:
         """Move one portion, in one transaction.
 
         Returns:
             How many messages left the queue, with those that were found expired on the way; what moving one of them
-            has cost; and whether all go the same way.
+            has cost; and whether more may follow that go the same way.
         """
         count, queue = len(given), taker.queue
         group = self.group_of(queue)
         only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
         if only is not None and not queue.consumers and queue.cursor is None:
+            if not given and (packed := self._packed_moves.move(queue, only, AT_ONCE_MAX, taker.refused)):
+                return packed, _RUN_COST, True
             # All go the same way: no turn of the dispatcher and no choice for each.
             run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
             count += looked_at
             given += run
+        more = only is not None and count > 0
         if only is not None and given and self._move_run(taker, given, only):
-            return count, _RUN_COST, True
+            return count, _RUN_COST, more
         self._move(taker, given, only)
-        return count, _MOVE_COST, only is not None
+        return count, _MOVE_COST, more
 
     def _move_run(self, taker: _Taker, run: list[Reference], only: RemoteBinding) -> bool:
         """Move messages that all go the same way. Return False, without effect, if each must be looked at."""

@@ -71,6 +71,16 @@ class Store(Protocol):
     def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
         """Like `add_message_once` for each of these messages of one queue. Their positions are their ids."""
 
+    def move_run(self, messages: Sequence[Message], queue_id: int, message_ids: Sequence[int], from_id: int) -> None:
+        """Record that each message takes the place of another one, which leaves its queue, or neither happens.
+
+        Args:
+            messages: The messages, for one queue. Their positions are their ids.
+            queue_id: Id of their queue.
+            message_ids: Ids of the messages that leave, in the same order.
+            from_id: Id of the queue that those leave.
+        """
+
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         """Record an id that came with a message: it is in force, or will be with the commit."""
 
@@ -149,6 +159,9 @@ class MemoryStore:
         pass
 
     def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
+        pass
+
+    def move_run(self, messages: Sequence[Message], queue_id: int, message_ids: Sequence[int], from_id: int) -> None:
         pass
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:

@@ -18,7 +18,7 @@ from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
 from embedbroker.ha import Activation, BackupChanged, LockDone, LockFailed
 from embedbroker.kernel import ALLOW_ALL, Kernel
-from embedbroker.protocols import CoreService, ResendAccount, restore_message
+from embedbroker.protocols import CoreService, ResendAccount, restore_message, route_copier
 from embedclient.model import Entropy, Instant
 
 from ._admission import Admission
@@ -100,8 +100,9 @@ class Node:
         self.journal = journal = storage.Journal(journal_settings) if journal_settings is not None else None
         security = make_security(config, log)
         self.kernel = Kernel(
-            config, restore_message, log.warning, memory_limit_bytes, journal, log.info, security or ALLOW_ALL
-        )
+            config, restore_message, log.warning, memory_limit_bytes, journal, log.info, security or ALLOW_ALL,
+            route_copier,
+        )  # fmt: skip
         self._clock = self.kernel.clock
         self.gate = DurabilityGate()
         self._audit = AuditRecording(audit_log, self.kernel, self.gate, log)

@@ -1,7 +1,7 @@
 """Protocols of the broker: peers' bytes to kernel commands, the kernel's effects to peers' bytes."""
 
 from ._detect import DETECT_BYTES, Detected, detect
-from ._encodings import CODECS, restore_message
+from ._encodings import CODECS, restore_message, route_copier
 from ._port import ConnectionPort
 from .core._connection import CoreConnection
 from .core._interfaces import Cluster, Gate, Releasable, SessionConnection
@@ -25,4 +25,5 @@ __all__ = [
     "SessionConnection",
     "detect",
     "restore_message",
+    "route_copier",
 ]

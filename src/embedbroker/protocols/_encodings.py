@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from embedbroker.kernel import Codec, Message, StoredMessage
+from embedbroker.kernel import Codec, Message, RouteCopier, StoredMessage
 from embedclient.model import Encoding
-from embedclient.wire.core import CoreMessage
+from embedclient.wire.core import CoreMessage, RouteAppender
 
 from ._large_codec import LARGE_CORE
 
-__all__ = ["CODECS", "restore_message"]
+__all__ = ["CODECS", "restore_message", "route_copier"]
 
 CODECS: Final[dict[int, Codec]] = {LARGE_CORE.encoding: LARGE_CORE}
 """Codecs of the encodings other than CORE, by their numbers."""
@@ -27,3 +27,17 @@ def restore_message(encoding: int, stored: bytes | bytearray) -> Message:
         return CoreMessage.parse(stored if isinstance(stored, bytearray) else bytearray(stored))
     assert encoding in CODECS, encoding
     return StoredMessage.restore(CODECS[encoding], stored)
+
+
+def route_copier(queue_name: str, queue_ids: bytes) -> RouteCopier:
+    """Return what builds copies for a store-and-forward queue, as `Message.with_route`, from stored bytes."""
+    core_copy = RouteAppender(queue_name, queue_ids).copy
+
+    def copy(encoding: int, stored: bytes | bytearray, message_id: int) -> Message:
+        if encoding == _CORE:
+            return core_copy(stored, message_id)
+        other = restore_message(encoding, stored).with_route(queue_name, queue_ids)
+        other.assign_id(message_id)
+        return other
+
+    return copy

@@ -29,7 +29,7 @@ from embedbroker.kernel import (
     Refused,
     Session,
 )
-from embedbroker.protocols import restore_message
+from embedbroker.protocols import restore_message, route_copier
 from embedclient.wire.core import CoreMessage
 
 from .letters import text_of
@@ -79,6 +79,10 @@ class LaggingStore:
     def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
         for message, entry in zip(messages, entries, strict=True):
             self.add_message_once(message, [(queue_id, message.message_id)], entry)
+
+    def move_run(self, messages: Sequence[Message], queue_id: int, message_ids: Sequence[int], from_id: int) -> None:
+        for message, message_id in zip(messages, message_ids, strict=True):
+            self._note("move", text_of(message), queue_id, message_id, from_id)
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         self._note("id", entry.number, entry.value, transaction_id)
@@ -201,6 +205,7 @@ class Stage:
             self.store,
             self._inform,
             authority=authority,
+            route_copiers=route_copier,
         )
         for definition in restored:
             if isinstance(definition, AddressDefinition):

@@ -9,6 +9,7 @@ import pytest
 from embedbroker.config import AddressSettings, MessageLoadBalancing
 from embedbroker.kernel import LARGE, Address, Body, Consumer, Outcome, RemoteBinding
 from embedbroker.kernel.addressing._resolution import Resolution
+from embedbroker.kernel.queueing._chunk import SealedChunk
 from embedbroker.protocols._large_codec import large_message
 from embedclient.wire.core import CoreMessage
 
@@ -401,6 +402,33 @@ def test_a_run_passes_over_what_stays_and_what_has_expired(stage: Stage) -> None
     odd = [str(number) for number in range(1, 200, 2) if number not in (41, 61)]
     assert moved(stage) == [*odd, *map(str, range(0, 200, 2))]
     assert counts(stage)[:2] == (1, 0) and stage.kernel.address_manager.queues["orders"].expired_count == 1
+    stage.kernel.check()
+
+
+def test_messages_deep_in_a_queue_move_without_a_look_at_each(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    binding = bind(stage, load_balancing=OFF_WITH)
+    letters = [letter(str(number), durable=True, x="1" * (number % 7)) for number in range(4000)]
+    letters[2950] = letter("stays", _AMQ_GROUP_ID="g", durable=True)
+    letters[1800] = letter("expires", expiration=stage.kernel.now_ms + 5, durable=True)
+    letters[1900] = letter("1900")
+    stage.send(*letters)
+    stage.run_all()
+    stage.kernel.now_ms += 10
+    stage.store.records.clear()
+    restored: list[int] = []
+    unpack = SealedChunk.opened
+    monkeypatch.setattr(SealedChunk, "opened", lambda self, restore: restored.append(1) or unpack(self, restore))
+    appear(stage, binding)
+    assert stage.waiting("orders") == ["stays"]
+    expected = [str(number) for number in range(4000) if number not in (1800, 2950)]
+    assert moved(stage) == expected
+    queue = stage.kernel.address_manager.queues["orders"]
+    assert counts(stage)[:2] == (1, 0) and queue.acknowledged_count == 3998 and queue.expired_count == 1
+    # Each of them is recorded once, whichever way it took.
+    together = stage.store.of_kind("move")
+    assert len(together) > 1500 and len(together) + len(stage.store.of_kind("add")) == 3997
+    assert {record[2:] for record in together} <= {(sf(stage).id, each, queue.id) for each in range(1, 10_000)}
+    assert len(restored) < 6
     stage.kernel.check()
 
 

@@ -12,7 +12,7 @@ first message is requested.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .._statistics import BacklogStatistics
 from ..message._message import Message
@@ -118,6 +118,21 @@ class Backlog:
         level.live -= len(taken)
         self.size -= len(taken)
         return taken
+
+    def first_packed(self, limit: int) -> Sequence[PackedReference]:
+        """Return the first messages, up to ``limit``, without taking them; none unless they are deep in the backlog."""
+        level = self._levels[self._highest]
+        if level is None or not level.live or level.returned.chunks:
+            return ()
+        chunk = level.front_sealed()
+        return chunk.entries[chunk.start : chunk.start + limit] if chunk is not None else ()
+
+    def take_packed(self, count: int) -> None:
+        """Take the first messages of what `first_packed` has just returned."""
+        level = self._levels[self._highest]
+        assert level is not None
+        level.take_sealed(count)
+        self.size -= count
 
     def take_matching(
         self,

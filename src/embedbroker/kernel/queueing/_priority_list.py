@@ -121,6 +121,22 @@ class PriorityList:
             self.drop_chunk()
         return taken
 
+    def front_sealed(self) -> SealedChunk | None:
+        """Return the first chunk if it is sealed; its ``start`` is the first message that never left."""
+        while self.chunks and self.chunks[0].start >= len(self.chunks[0]):
+            self.drop_chunk()
+        first = self.chunks[0] if self.chunks else None
+        return first if isinstance(first, SealedChunk) else None
+
+    def take_sealed(self, count: int) -> None:
+        """Take the first messages of `front_sealed`."""
+        chunk = self.chunks[0]
+        assert isinstance(chunk, SealedChunk)
+        chunk.start += count
+        self.live -= count
+        if chunk.start >= len(chunk):
+            self.drop_chunk()
+
     # -- readers that walk the chunks ----------------------------------------------------------------------------
 
     def scan(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Protocol
 
 from .._client_view import SessionView
@@ -19,7 +19,7 @@ from .._definitions import QueueDefinition
 from .._statistics import QueueStatistics
 from ..message._message import Message
 from ..selector._selector import NOTHING, Selector
-from ._backlog import Backlog, Bookmark, Reference, Restore
+from ._backlog import Backlog, Bookmark, PackedReference, Reference, Restore
 from ._backpressure import Backpressure
 from ._credit import Credit
 from ._cursor import Cursor
@@ -730,7 +730,8 @@ class Queue:
         if self._holds or self.definition.exclusive or isinstance(self.dispatcher, GroupDispatcher):
             return taken, 0
         looked, now_ms = 0, owner.now_ms
-        while backlog.size and looked < limit:
+        # Those that follow deep in the backlog are left to `first_packed`.
+        while backlog.size and looked < limit and not (looked and backlog.first_packed(1)):
             run = backlog.pop_run(limit - looked)
             for index, reference in enumerate(run):
                 message = reference.message
@@ -746,6 +747,22 @@ class Queue:
                 looked += len(run)
         self.delivering_count += len(taken)
         return taken, looked
+
+    def first_packed(self, limit: int) -> list[PackedReference]:
+        """Return the first waiting messages, all durable or none, up to one that has expired, without taking them.
+
+        None where deliveries have rules of their own, and unless they are deep in the backlog; see `take_packed`.
+        """
+        if self._holds or self.definition.exclusive or isinstance(self.dispatcher, GroupDispatcher):
+            return []
+        first, now_ms = self.backlog.first_packed(limit), self.owner.now_ms
+        return list(takewhile(lambda entry: entry[6] == first[0][6] and not 0 < entry[2] <= now_ms, first))
+
+    def take_packed(self, count: int) -> None:
+        """Take out the first messages of what `first_packed` has just returned: they leave for good."""
+        self.backlog.take_packed(count)
+        self.acknowledged_count += count
+        self.used = True
 
     @property
     def _is_publishing(self) -> bool:

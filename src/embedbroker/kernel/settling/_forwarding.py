@@ -6,8 +6,8 @@ Does not depend on the bridges that empty those queues, nor on records and trans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
 
 from embedclient.errors import ErrorCode, RemoteProtocolError
 from embedclient.model import RoutingType
@@ -20,12 +20,22 @@ from ..addressing._bindings import Chosen
 from ..addressing._remote_binding import RemoteBinding, announced_group, group_of
 from ..addressing._rotation import Shared
 from ..message._message import Message
+from ..queueing._backlog import PackedReference, Restore
 from ..queueing._queue import Queue
 
-__all__ = ["Copy", "Forwarding"]
+__all__ = ["Copy", "Forwarding", "RouteCopier", "RouteCopiers", "copiers_by"]
 
 Copy = tuple[Message, Queue]
 """A copy with its id, and the store-and-forward queue that takes it."""
+
+RouteCopier: TypeAlias = Callable[[int, bytes | bytearray, int], Message]
+"""Build the copy of `Message.with_route`, under an id, from an encoding tag and stored bytes.
+
+Raise RemoteProtocolError.
+"""
+
+RouteCopiers: TypeAlias = Callable[[str, bytes], RouteCopier]
+"""Return the copier for one store-and-forward queue and the ids of queues behind it."""
 
 _ANYCAST = int(RoutingType.ANYCAST)
 _NONE: Sequence[RemoteBinding] = ()
@@ -36,11 +46,14 @@ _NEAREST_MAX: Final = 100_000
 class Forwarding:
     """Choose queues and remote bindings for messages, and make the copies for other brokers."""
 
-    __slots__ = ("_addresses", "_ids", "_left", "_nearest")
+    __slots__ = ("_addresses", "_copier", "_ids", "_left", "_nearest", "_route_copiers")
 
-    def __init__(self, addresses: AddressManager, ids: Ids) -> None:
+    def __init__(self, addresses: AddressManager, ids: Ids, route_copiers: RouteCopiers) -> None:
         self._addresses = addresses
         self._ids = ids
+        self._route_copiers = route_copiers
+        # The last one, with its binding and the route of that.
+        self._copier: tuple[RemoteBinding, bytes, RouteCopier] | None = None
         # By announced id: the bindings of members that have stopped, and for which messages may be on their way.
         self._left: dict[int, RemoteBinding] = {}
         # By announced id: the smallest distance at which a queue was ever bound in this life of the broker.
@@ -177,6 +190,25 @@ class Forwarding:
             copy.assign_id(message_id)
         return copies
 
+    def copies_of_packed(self, entries: Sequence[PackedReference], binding: RemoteBinding) -> list[Message]:
+        """Return the copies of waiting messages, up to one with a group or a large body, or that cannot be copied."""
+        if self._copier is None or self._copier[0] is not binding or self._copier[1] != binding.route:
+            copy_for = self._route_copiers(binding.store_and_forward.name, binding.route)
+            self._copier = binding, binding.route, copy_for
+        copy = self._copier[2]
+        copies: list[Message] = []
+        first_id = self._ids.take(len(entries))
+        try:
+            for message_id, entry in enumerate(entries, first_id):
+                found = copy(entry[3], entry[4], message_id)
+                if found.body_number or found.group_id is not None:
+                    break
+                copies.append(found)
+        except RemoteProtocolError:
+            # It is left to those that look at each message.
+            pass
+        return copies
+
     def copy(self, message: Message, binding: RemoteBinding) -> Message | Refused:
         """Return the copy for the broker of one binding, or why it cannot be copied."""
         try:
@@ -185,6 +217,20 @@ class Forwarding:
             return _not_copied(error)
         copy.assign_id(self._ids.take())
         return copy
+
+
+def copiers_by(restore: Restore) -> RouteCopiers:
+    """Return copiers that restore each message. Those of an encoding may do without that."""
+
+    def copier(queue_name: str, queue_ids: bytes) -> RouteCopier:
+        def copy(encoding: int, stored: bytes | bytearray, message_id: int) -> Message:
+            copied = restore(encoding, stored).with_route(queue_name, queue_ids)
+            copied.assign_id(message_id)
+            return copied
+
+        return copy
+
+    return copier
 
 
 def _not_copied(error: RemoteProtocolError) -> Refused:

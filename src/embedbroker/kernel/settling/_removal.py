@@ -118,6 +118,13 @@ class Removal:
             for entry in taken:
                 self._observers.call(self._at_commit, queue, queue.backlog.restored(entry), Outcome.ACCEPTED, None)
 
+    def finish_packed(self, queue: Queue, taken: Sequence[PackedReference]) -> None:
+        """Carry out the removal of references that are packed, and whose places others took. The caller counts them."""
+        self._memory.release_packed(taken, queue.definition.address)
+        if queue.decliners:
+            for entry in taken:
+                queue.forget_declined(entry[5])
+
     def _record(self, queue: Queue, references: Collection[Reference], why: Leaving, transaction: UnitOfWork) -> None:
         is_recorded = queue.durable and not queue.deleted
         if is_recorded and len(references) > 1 and not self._at_decision:

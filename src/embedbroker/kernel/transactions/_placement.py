@@ -126,23 +126,43 @@ class Placement:
         The ids are recorded with the messages.
         """
         self._memory.hold_run(messages, queue.definition.address)
-        visibility, store = self._visibility, self._store
+        store = self._store
         is_recorded = messages[0].durable and queue.durable
         has_ids = entries[0].number != 0
         if is_recorded and has_ids:
             store.add_run_once(messages, queue.id, entries)
         elif is_recorded:
             store.add_run(messages, 0, queue.id, messages[0].message_id)
+        self._show_run([Reference(message, message.message_id) for message in messages], queue, is_recorded=is_recorded)
+        if has_ids and not is_recorded:
+            for entry in entries:
+                store.add_duplicate_id(entry, 0)
+
+    def place_moved(self, messages: Sequence[Message], queue: Queue, left: Sequence[int], origin: Queue) -> None:
+        """Like `place_run_once` without ids, for messages that take the places of others.
+
+        Args:
+            messages: The messages. All are durable, or none is.
+            queue: Their queue.
+            left: Ids of the messages that leave, in the same order.
+            origin: The queue that those leave. Both queues are durable, or neither is.
+        """
+        self._memory.hold_run(messages, queue.definition.address)
+        store = self._store
+        is_recorded = messages[0].durable and queue.durable
+        if is_recorded:
+            store.move_run(messages, queue.id, left, origin.id)
+        self._show_run([Reference(message, message.message_id) for message in messages], queue, is_recorded=is_recorded)
+
+    def _show_run(self, references: Sequence[Reference], queue: Queue, *, is_recorded: bool) -> None:
+        """Make messages visible once what is recorded by now is safe."""
+        visibility, store = self._visibility, self._store
         point = store.point() if is_recorded else 0
-        references = [Reference(message, message.message_id) for message in messages]
         if (visibility.pending and (is_recorded or queue.waiting_visible)) or point > store.reached:
             visibility.add_run(point, queue, references)
         else:
             for reference in references:
                 queue.publish(reference)
-        if has_ids and not is_recorded:
-            for entry in entries:
-                store.add_duplicate_id(entry, 0)
 
     def place_at(
         self,

@@ -301,6 +301,34 @@ class Journal:
             id_placement.count += 1
             index[entry.number] = id_placement
 
+    def move_run(
+        self, messages: Sequence[JournaledMessage], queue_id: int, message_ids: Sequence[int], from_id: int
+    ) -> None:
+        """Append messages of one queue, each with the acknowledgement of the message whose place it takes.
+
+        Both records are in one batch, so that neither is durable alone.
+        """
+        index, wall_ms, live_index = self._index, self.wall_ms, self._live_index
+        placement, left = None, 0
+        for number, (message, left_id) in enumerate(zip(messages, message_ids, strict=True)):
+            stored = message.stored_bytes()
+            message_id = message.message_id
+            size = _ADD_ONE_BYTES + len(stored)
+            if size + _ACKNOWLEDGE_BYTES > self._room:
+                live_index.acknowledge_run(message_ids[left:number], from_id, self._segment)
+                self._make_room(size + _ACKNOWLEDGE_BYTES)
+                placement, left = None, number
+            self._room -= size + _ACKNOWLEDGE_BYTES
+            self._parts += (_pack_add_one(
+                size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
+                0, message.expiration, message.timestamp, wall_ms, 0, 1, len(stored), queue_id, message_id,
+            ), stored, _pack_acknowledge(_ACKNOWLEDGE_BYTES, _ACKNOWLEDGE, 0, 0, left_id, from_id, 0))  # fmt: skip
+            if placement is None:
+                placement = self._segment.placement(queue_id)
+            placement.count += 1
+            index[message_id] = placement
+        live_index.acknowledge_run(message_ids[left:], from_id, self._segment)
+
     def forget_duplicate_id(self, number: int) -> None:
         """Forget an id that is not in force any more.
 

@@ -29,6 +29,7 @@ __all__ = [
     "DirectedCoreMessage",
     "MessageTemplate",
     "MessageType",
+    "RouteAppender",
     "RouteWriter",
     "from_1x",
     "known_address",
@@ -727,6 +728,68 @@ class RouteWriter:
             source[:id_at], _NO_ID, source[after_id : flag_at + 1], _I32.pack(count + 1), source[flag_at + 5 : last],
             _ROUTE_HEAD, source[last + len(head) : end], self._before_value, value,
         ))  # fmt: skip
+
+
+class RouteAppender:
+    """Make the copies of `CoreMessage.with_route` from the stored bytes of messages, without these messages.
+
+    Messages of one queue mostly have one address and the same properties: both are compared, and not read again.
+
+    Args:
+        queue_name: Name of the store-and-forward queue.
+        queue_ids: Ids of the queues of the other broker, 8 bytes each, big-endian.
+    """
+
+    __slots__ = ("_known", "_properties", "_queue_ids", "_queue_name", "_route_offset", "_routed")
+
+    def __init__(self, queue_name: str, queue_ids: bytes) -> None:
+        self._queue_name = queue_name
+        self._queue_ids = queue_ids
+        # The properties of the last message whose own were not these, without and with the route, and where it begins.
+        self._known = _NO_ADDRESS
+        self._properties = self._routed = b""
+        self._route_offset = 0
+
+    def copy(self, stored: bytes | bytearray, message_id: int) -> CoreMessage:
+        """Return the copy, with this id, of the message with these bytes. Raise RemoteProtocolError."""
+        encoded, address = self._known
+        body_end = int.from_bytes(stored[:4], "big") - 9
+        if not address or body_end < 4 or not stored.startswith(encoded, body_end + 8):
+            return self._read(stored, message_id)
+        at = body_end + 8 + len(encoded)
+        flag_at = at + (_PROPERTIES_AFTER_USER_ID if stored.startswith(b"\1", at) else _PROPERTIES_AFTER_FLAG)
+        properties = self._properties
+        if len(stored) != flag_at + len(properties) or not stored.endswith(properties):
+            return self._read(stored, message_id)
+        raw = bytearray().join((stored[:flag_at], self._routed))
+        _I64.pack_into(raw, body_end, message_id)
+        copy = RoutedCoreMessage()
+        copy.type, durable, copy.expiration, copy.timestamp, priority = _FIXED_WRITE.unpack_from(
+            raw, flag_at - _FIXED_WRITE.size
+        )
+        copy.durable = durable != 0
+        copy.priority = priority if 0 <= priority <= 9 else max(0, min(9, priority))
+        copy.raw = raw
+        copy.encoded_size = copy.memory_size = len(raw)
+        copy.message_id = message_id
+        copy.address = address
+        copy._body_end = body_end
+        copy._user_id_at = at
+        copy._route_at = flag_at + self._route_offset
+        copy._properties = None
+        return copy
+
+    def _read(self, stored: bytes | bytearray, message_id: int) -> CoreMessage:
+        """Return the copy of a message that is read in full. The next one may be like it."""
+        message = CoreMessage.parse(bytearray(stored), self._known)
+        copy = message.with_route(self._queue_name, self._queue_ids)
+        copy.assign_id(message_id)
+        if message.address and isinstance(copy, RoutedCoreMessage):
+            self._known = known_address(message.address)
+            self._properties = bytes(message.raw[message.properties_at :])
+            self._routed = bytes(copy.raw[copy.properties_at :])
+            self._route_offset = copy._route_at - copy.properties_at
+        return copy
 
 
 class DirectedCoreMessage(CoreMessage):

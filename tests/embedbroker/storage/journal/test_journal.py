@@ -459,3 +459,28 @@ def test_a_run_is_recorded_as_its_messages_one_by_one() -> None:
     assert len(runs.journal.statistics().segments) > 2
     assert runs.disk.contents() == one_by_one.disk.contents()
     assert runs.journal.statistics() == one_by_one.journal.statistics()
+
+
+def test_a_crash_finds_each_moved_message_in_one_of_two_queues() -> None:
+    recorded = with_queue()
+    recorded.journal.add_queue(QueueDefinition(2, "other", "a", 1))
+    old = [StoredMessage(100 + number, b"o" * (number % 90)) for number in range(300)]
+    new = [StoredMessage(1000 + number, b"n" * (7 * number % 130)) for number in range(300)]
+    recorded.journal.add_run(old, 0, 1, 100)
+    recorded.settle()
+    # In two runs, over several batches and segments.
+    for part in (slice(0, 20), slice(20, 300)):
+        recorded.journal.move_run(new[part], 2, [message.message_id for message in old[part]], 1)
+    found = set[int]()
+    while recorded.step():
+        for seed in range(2):
+            disk = recorded.disk.copy()
+            disk.crash(Random(seed))
+            journal = recover(disk)
+            assert journal.recovered is not None, journal.failure
+            ids = [message.message_id for message in journal.recovered.take_messages(1 << 20)]
+            moved = [message_id for message_id in ids if message_id >= 1000]
+            assert sorted(ids) == [*range(100 + len(moved), 400), *range(1000, 1000 + len(moved))]
+            found.add(len(moved))
+    assert len(found) > 10 and max(found) == 300
+    assert recorded.journal.statistics().live_messages == 300

@@ -6,7 +6,7 @@ import pytest
 
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import Properties
-from embedclient.wire.core import CoreMessage, RouteWriter
+from embedclient.wire.core import CoreMessage, RouteAppender, RouteWriter
 
 NAME = "_AMQ_BRIDGE_DUP"
 
@@ -74,6 +74,42 @@ def test_a_route_that_is_not_the_last_property_or_of_another_queue_is_not_there(
     assert message().on_route("there", QUEUE, "", None) is None
     assert message().with_route(QUEUE, IDS).on_route("there", QUEUE + "x", "", None) is None
     assert message().with_route(QUEUE, IDS).with_property("z", 1).on_route("there", QUEUE, "", None) is None
+
+
+def test_copies_from_stored_bytes_are_those_of_the_messages() -> None:
+    others = [
+        message(),
+        message(a=1),
+        message(a=2),
+        message(a=1, b="two"),
+        CoreMessage.parse(message(a=1).raw + b"rest"),
+    ]
+    others += [
+        CoreMessage.build(address="orders", durable=durable, priority=3, type=4, timestamp=8, body=b"x" * 300)
+        for durable in (True, False)
+    ]
+    others.append(CoreMessage.build(address="else", properties=message(a=1).properties, user_id=b"\1" * 16))
+    unnamed = message(a=1).raw
+    at = unnamed.index(b"\1" + (12).to_bytes(4, "big") + "orders".encode("utf-16-le"))
+    unnamed[at : at + 17] = b"\0"
+    odd = message(a=1)
+    odd.raw[odd.properties_at - 1] = 77
+    others += [CoreMessage.parse(unnamed), CoreMessage.parse(odd.raw)]
+    appender = RouteAppender(QUEUE, IDS)
+    # Each behind each other one: what was learned of one must not appear in another.
+    for number, original in enumerate([each for first in others for second in others for each in (first, second)]):
+        for stored in (original.raw, bytes(original.raw)):
+            before = bytes(stored)
+            copy, slow = appender.copy(stored, number), original.with_route(QUEUE, IDS)
+            slow.assign_id(number)
+            assert copy == slow and bytes(stored) == before and copy.raw is not stored
+            for name in CoreMessage.__slots__:
+                assert getattr(copy, name) == getattr(slow, name), name
+            on_way, slow_on_way = (each.on_route(each.address, QUEUE, "id", b"x") for each in (copy, slow))
+            assert on_way is not None and on_way == slow_on_way
+    for malformed in (b"", b"\xff" * 4, message(a="text").raw[:-9]):
+        with pytest.raises(RemoteProtocolError):
+            appender.copy(malformed, 1)
 
 
 def test_kept_properties_are_those_that_a_receiver_decodes() -> None:
