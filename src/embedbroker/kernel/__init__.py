@@ -53,7 +53,7 @@ from .queueing._credit import UNLIMITED_CREDIT, ByteCredit, CountCredit, Credit
 from .queueing._queue import Consumer, ConsumerPort, Queue
 from .queueing._temporary_queues import TemporaryQueues
 from .selector._selector import InvalidSelector, Selector, SelectorCache, parse_condition_on, parse_selector
-from .settling._forwarding import RouteCopier
+from .settling._forwarding import RouteCopier, copiers_by
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
 from .transactions._duplicate_ids import BRIDGE_ID_PREFIX
@@ -192,6 +192,7 @@ __all__ = [
     "When",
     "XaBranches",
     "XaRefused",
+    "copiers_by",
     "name_in_text",
     "name_of",
     "parse_condition_on",

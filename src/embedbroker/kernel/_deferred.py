@@ -75,8 +75,7 @@ class DeferredWork:
         """Run up to ``budget`` steps; return how many were run."""
         waiting, done = self.waiting, 0
         while waiting and done < budget:
-            for _ in islice(waiting[0], budget - done):
-                done += 1
+            done += len(list(islice(waiting[0], budget - done)))
             if done < budget:
                 waiting.popleft()
         return done

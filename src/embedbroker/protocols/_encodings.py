@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from embedbroker.kernel import Codec, Message, RouteCopier, StoredMessage
+from embedbroker.kernel import Codec, Message, RouteCopier, StoredMessage, copiers_by
 from embedclient.model import Encoding
 from embedclient.wire.core import CoreMessage, RouteAppender
 
@@ -32,12 +32,9 @@ def restore_message(encoding: int, stored: bytes | bytearray) -> Message:
 def route_copier(queue_name: str, queue_ids: bytes) -> RouteCopier:
     """Return what builds copies for a store-and-forward queue, as `Message.with_route`, from stored bytes."""
     core_copy = RouteAppender(queue_name, queue_ids).copy
+    others = copiers_by(restore_message)(queue_name, queue_ids)
 
-    def copy(encoding: int, stored: bytes | bytearray, message_id: int) -> Message:
-        if encoding == _CORE:
-            return core_copy(stored, message_id)
-        other = restore_message(encoding, stored).with_route(queue_name, queue_ids)
-        other.assign_id(message_id)
-        return other
+    def copy(encoding: int, stored: bytes | bytearray, message_id: int) -> Message | None:
+        return core_copy(stored, message_id) if encoding == _CORE else others(encoding, stored, message_id)
 
     return copy

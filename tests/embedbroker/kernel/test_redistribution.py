@@ -7,9 +7,9 @@ import math
 import pytest
 
 from embedbroker.config import AddressSettings, MessageLoadBalancing
-from embedbroker.kernel import LARGE, Address, Body, Consumer, Outcome, RemoteBinding
+from embedbroker.kernel import LARGE, Address, Body, Consumer, Outcome, RemoteBinding, Restore
 from embedbroker.kernel.addressing._resolution import Resolution
-from embedbroker.kernel.queueing._chunk import SealedChunk
+from embedbroker.kernel.queueing._chunk import OpenChunk, SealedChunk
 from embedbroker.protocols._large_codec import large_message
 from embedclient.wire.core import CoreMessage
 
@@ -415,9 +415,14 @@ def test_messages_deep_in_a_queue_move_without_a_look_at_each(stage: Stage, monk
     stage.run_all()
     stage.kernel.now_ms += 10
     stage.store.records.clear()
-    restored: list[int] = []
-    unpack = SealedChunk.opened
-    monkeypatch.setattr(SealedChunk, "opened", lambda self, restore: restored.append(1) or unpack(self, restore))
+    opened: list[SealedChunk] = []
+    opening = SealedChunk.opened
+
+    def noted(chunk: SealedChunk, restore: Restore) -> OpenChunk:
+        opened.append(chunk)
+        return opening(chunk, restore)
+
+    monkeypatch.setattr(SealedChunk, "opened", noted)
     appear(stage, binding)
     assert stage.waiting("orders") == ["stays"]
     expected = [str(number) for number in range(4000) if number not in (1800, 2950)]
@@ -428,7 +433,7 @@ def test_messages_deep_in_a_queue_move_without_a_look_at_each(stage: Stage, monk
     together = stage.store.of_kind("move")
     assert len(together) > 1500 and len(together) + len(stage.store.of_kind("add")) == 3997
     assert {record[2:] for record in together} <= {(sf(stage).id, each, queue.id) for each in range(1, 10_000)}
-    assert len(restored) < 6
+    assert len(opened) < 6
     stage.kernel.check()
 
 

@@ -28,10 +28,10 @@ __all__ = ["Copy", "Forwarding", "RouteCopier", "RouteCopiers", "copiers_by"]
 Copy = tuple[Message, Queue]
 """A copy with its id, and the store-and-forward queue that takes it."""
 
-RouteCopier: TypeAlias = Callable[[int, bytes | bytearray, int], Message]
+RouteCopier: TypeAlias = Callable[[int, bytes | bytearray, int], Message | None]
 """Build the copy of `Message.with_route`, under an id, from an encoding tag and stored bytes.
 
-Raise RemoteProtocolError.
+None for a message with the id of a group, or with a large body. Raise RemoteProtocolError.
 """
 
 RouteCopiers: TypeAlias = Callable[[str, bytes], RouteCopier]
@@ -201,7 +201,7 @@ class Forwarding:
         try:
             for message_id, entry in enumerate(entries, first_id):
                 found = copy(entry[3], entry[4], message_id)
-                if found.body_number or found.group_id is not None:
+                if found is None:
                     break
                 copies.append(found)
         except RemoteProtocolError:
@@ -223,8 +223,11 @@ def copiers_by(restore: Restore) -> RouteCopiers:
     """Return copiers that restore each message. Those of an encoding may do without that."""
 
     def copier(queue_name: str, queue_ids: bytes) -> RouteCopier:
-        def copy(encoding: int, stored: bytes | bytearray, message_id: int) -> Message:
-            copied = restore(encoding, stored).with_route(queue_name, queue_ids)
+        def copy(encoding: int, stored: bytes | bytearray, message_id: int) -> Message | None:
+            message = restore(encoding, stored)
+            if message.body_number or message.group_id is not None:
+                return None
+            copied = message.with_route(queue_name, queue_ids)
             copied.assign_id(message_id)
             return copied
 

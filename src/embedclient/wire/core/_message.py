@@ -700,12 +700,14 @@ class RouteWriter:
         size: Size of its values.
     """
 
-    __slots__ = ("_before_value", "_head", "_name")
+    __slots__ = ("_before_value", "_head", "_name", "_properties", "_written")
 
     def __init__(self, queue_name: str, name: str, size: int) -> None:
         self._name = name.encode("utf-16-le")
         self._head = _head_of(route_property(queue_name))
         self._before_value = _head_of(name) + _I32.pack(size)
+        # The properties of the last message that had others than these, and what is written instead of them.
+        self._properties = self._written = b""
 
     def write(self, message: CoreMessage, value: bytes) -> bytes | None:
         """Return what `CoreMessage.on_route` returns for the address of the message, as bytes.
@@ -713,21 +715,27 @@ class RouteWriter:
         None: the route is not where `CoreMessage.with_route` puts it, or the message may have the property already.
         Raise RemoteProtocolError.
         """
-        source, id_at, at = message.raw, message._body_end, message._user_id_at
+        source, id_at, at, known = message.raw, message._body_end, message._user_id_at, self._properties
         flag_at = at + (_PROPERTIES_AFTER_USER_ID if source[at] == 1 else _PROPERTIES_AFTER_FLAG)
-        if message.__class__ is RoutedCoreMessage:
-            count, last, end = _I32.unpack_from(source, flag_at + 1)[0], message._route_at, len(source)
-        else:
-            count, last, end = message._route_entries()
-        head, after_id = self._head, id_at + 8
-        if not count or not source.startswith(head, last) or source[after_id] != 1:
+        after_id = id_at + 8
+        if source[after_id] != 1:
             return None
-        if source.find(self._name, flag_at, last) >= 0:
+        if (len(source) != flag_at + len(known) or not source.endswith(known)) and not self._read(message, flag_at):
             return None
-        return b"".join((
-            source[:id_at], _NO_ID, source[after_id : flag_at + 1], _I32.pack(count + 1), source[flag_at + 5 : last],
-            _ROUTE_HEAD, source[last + len(head) : end], self._before_value, value,
+        return b"".join((source[:id_at], _NO_ID, source[after_id:flag_at], self._written, value))
+
+    def _read(self, message: CoreMessage, flag_at: int) -> bool:
+        """Find the route of a message. Return False if it is not there; see `write`."""
+        source, head = message.raw, self._head
+        count, last, end = message._route_entries()
+        if not count or not source.startswith(head, last) or source.find(self._name, flag_at, last) >= 0:
+            return False
+        self._properties = bytes(source[flag_at:])
+        self._written = b"".join((
+            _PROPERTY_COUNT.pack(1, count + 1), source[flag_at + 5 : last], _ROUTE_HEAD,
+            source[last + len(head) : end], self._before_value,
         ))  # fmt: skip
+        return True
 
 
 class RouteAppender:
@@ -750,8 +758,11 @@ class RouteAppender:
         self._properties = self._routed = b""
         self._route_offset = 0
 
-    def copy(self, stored: bytes | bytearray, message_id: int) -> CoreMessage:
-        """Return the copy, with this id, of the message with these bytes. Raise RemoteProtocolError."""
+    def copy(self, stored: bytes | bytearray, message_id: int) -> CoreMessage | None:
+        """Return the copy, with this id, of the message with these bytes; None if that has the id of a group.
+
+        Raise RemoteProtocolError.
+        """
         encoded, address = self._known
         body_end = int.from_bytes(stored[:4], "big") - 9
         if not address or body_end < 4 or not stored.startswith(encoded, body_end + 8):
@@ -779,9 +790,11 @@ class RouteAppender:
         copy._properties = None
         return copy
 
-    def _read(self, stored: bytes | bytearray, message_id: int) -> CoreMessage:
+    def _read(self, stored: bytes | bytearray, message_id: int) -> CoreMessage | None:
         """Return the copy of a message that is read in full. The next one may be like it."""
         message = CoreMessage.parse(bytearray(stored), self._known)
+        if message.group_id is not None:
+            return None
         copy = message.with_route(self._queue_name, self._queue_ids)
         copy.assign_id(message_id)
         if message.address and isinstance(copy, RoutedCoreMessage):

@@ -95,18 +95,22 @@ def test_copies_from_stored_bytes_are_those_of_the_messages() -> None:
     odd = message(a=1)
     odd.raw[odd.properties_at - 1] = 77
     others += [CoreMessage.parse(unnamed), CoreMessage.parse(odd.raw)]
-    appender = RouteAppender(QUEUE, IDS)
+    appender, writer = RouteAppender(QUEUE, IDS), RouteWriter(QUEUE, "id", 1)
     # Each behind each other one: what was learned of one must not appear in another.
     for number, original in enumerate([each for first in others for second in others for each in (first, second)]):
         for stored in (original.raw, bytes(original.raw)):
             before = bytes(stored)
             copy, slow = appender.copy(stored, number), original.with_route(QUEUE, IDS)
+            assert copy is not None
             slow.assign_id(number)
             assert copy == slow and bytes(stored) == before and copy.raw is not stored
             for name in CoreMessage.__slots__:
                 assert getattr(copy, name) == getattr(slow, name), name
             on_way, slow_on_way = (each.on_route(each.address, QUEUE, "id", b"x") for each in (copy, slow))
             assert on_way is not None and on_way == slow_on_way
+            assert writer.write(copy, b"x") == writer.write(CoreMessage.parse(slow.raw), b"x") == bytes(on_way.raw)
+            assert writer.write(original, b"x") is None
+    assert appender.copy(message(a=1, _AMQ_GROUP_ID="g").raw, 1) is None
     for malformed in (b"", b"\xff" * 4, message(a="text").raw[:-9]):
         with pytest.raises(RemoteProtocolError):
             appender.copy(malformed, 1)
