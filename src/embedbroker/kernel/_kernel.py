@@ -136,7 +136,6 @@ class Kernel:
             self.settings, config.permissions, config.wildcard_addresses, config.uuid_namespace, self.store, self.ids,
             self.observers, self.address_manager.addresses, log,
         )  # fmt: skip
-        self.bridges = BridgeTable(config, self.store, self.ids, self.address_manager, log)
         self._compose_settling(copiers_by(restore) if route_copiers is None else route_copiers)
         self.router = Router(
             self.ids, self.clock, self.memory, self.settings, self.address_manager, self.duplicates, self.placement,
@@ -173,6 +172,7 @@ class Kernel:
         """Create the parts that work by time, and the place of those that work outside of the kernel."""
         self.cluster_connections: Mapping[str, ClusterConnectionView] = {}
         self.broadcast_groups: Mapping[str, BroadcastGroupView] = {}
+        self.bridges = BridgeTable(self.config, self.store, self.ids, self.address_manager, self.log)
         self.message_counters = MessageCounters(self.config, self.clock, self.address_manager)
         self.observers.decision.queue_removed.append(self.message_counters.forget)
         self.configured_addresses = ConfiguredAddresses(self.address_manager, self.teardown, self.inform)

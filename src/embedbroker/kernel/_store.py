@@ -62,24 +62,26 @@ class Store(Protocol):
         In a transaction, the position is relative: its distance above the position that the commit names for the queue.
         """
 
-    def add_run(self, messages: Sequence[Message], transaction_id: int, queue_id: int, first_position: int) -> None:
-        """Like `add_message` for each of these messages of one queue, whose positions count from the first."""
+    def add_run(
+        self,
+        messages: Sequence[Message],
+        transaction_id: int,
+        queue_id: int,
+        first_position: int,
+        replaced: Sequence[int] = (),
+        origin_id: int = 0,
+    ) -> None:
+        """Like `add_message` for each of these messages of one queue, whose positions count from the first.
+
+        Each may take the place of another message, without a transaction: that one leaves its queue, or neither
+        happens. ``replaced`` has the ids of those, and ``origin_id`` is that of their queue.
+        """
 
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         """Like `add_message` and `add_duplicate_id` without a transaction: both become durable, or neither."""
 
     def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
         """Like `add_message_once` for each of these messages of one queue. Their positions are their ids."""
-
-    def move_run(self, messages: Sequence[Message], queue_id: int, message_ids: Sequence[int], from_id: int) -> None:
-        """Record that each message takes the place of another one, which leaves its queue, or neither happens.
-
-        Args:
-            messages: The messages, for one queue. Their positions are their ids.
-            queue_id: Id of their queue.
-            message_ids: Ids of the messages that leave, in the same order.
-            from_id: Id of the queue that those leave.
-        """
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         """Record an id that came with a message: it is in force, or will be with the commit."""
@@ -152,16 +154,21 @@ class MemoryStore:
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
         pass
 
-    def add_run(self, messages: Sequence[Message], transaction_id: int, queue_id: int, first_position: int) -> None:
+    def add_run(
+        self,
+        messages: Sequence[Message],
+        transaction_id: int,
+        queue_id: int,
+        first_position: int,
+        replaced: Sequence[int] = (),
+        origin_id: int = 0,
+    ) -> None:
         pass
 
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         pass
 
     def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
-        pass
-
-    def move_run(self, messages: Sequence[Message], queue_id: int, message_ids: Sequence[int], from_id: int) -> None:
         pass
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:

@@ -16,7 +16,7 @@ from attrs import evolve
 
 from embedbroker import storage
 from embedbroker.config import BrokerConfig, Role
-from embedbroker.ha import Activation, BackupChanged, LockDone, LockFailed
+from embedbroker.ha import BackupChanged, LockDone, LockFailed
 from embedbroker.kernel import ALLOW_ALL, Kernel
 from embedbroker.protocols import CoreService, ResendAccount, restore_message, route_copier
 from embedclient.model import Entropy, Instant
@@ -114,8 +114,7 @@ class Node:
         self._dials = OutgoingConnections(config, log)
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
         self.cluster = self.core.cluster = roles.cluster
-        self._clusters, self.discovery = roles.clusters, roles.discovery
-        self.activation: Activation | None = roles.activation
+        self._clusters, self.discovery, self.activation = roles.clusters, roles.discovery, roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
         self.replica_disk: ReplicaDisk | None = roles.replica_disk
         self.core.replica = self.replica_disk

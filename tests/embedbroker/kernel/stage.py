@@ -69,9 +69,20 @@ class LaggingStore:
     def add_message(self, message: Message, transaction_id: int, references: Sequence[tuple[int, int]]) -> None:
         self._note("add", text_of(message), transaction_id, list(references))
 
-    def add_run(self, messages: Sequence[Message], transaction_id: int, queue_id: int, first_position: int) -> None:
-        for position, message in enumerate(messages, first_position):
-            self.add_message(message, transaction_id, [(queue_id, position)])
+    def add_run(
+        self,
+        messages: Sequence[Message],
+        transaction_id: int,
+        queue_id: int,
+        first_position: int,
+        replaced: Sequence[int] = (),
+        origin_id: int = 0,
+    ) -> None:
+        for number, message in enumerate(messages):
+            if replaced:
+                self._note("move", text_of(message), queue_id, replaced[number], origin_id)
+            else:
+                self.add_message(message, transaction_id, [(queue_id, first_position + number)])
 
     def add_message_once(self, message: Message, references: Sequence[tuple[int, int]], entry: DuplicateId) -> None:
         self._note("once", text_of(message), entry.value)
@@ -79,10 +90,6 @@ class LaggingStore:
     def add_run_once(self, messages: Sequence[Message], queue_id: int, entries: Sequence[DuplicateId]) -> None:
         for message, entry in zip(messages, entries, strict=True):
             self.add_message_once(message, [(queue_id, message.message_id)], entry)
-
-    def move_run(self, messages: Sequence[Message], queue_id: int, message_ids: Sequence[int], from_id: int) -> None:
-        for message, message_id in zip(messages, message_ids, strict=True):
-            self._note("move", text_of(message), queue_id, message_id, from_id)
 
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         self._note("id", entry.number, entry.value, transaction_id)

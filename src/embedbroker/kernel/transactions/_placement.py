@@ -151,7 +151,7 @@ class Placement:
         store = self._store
         is_recorded = messages[0].durable and queue.durable
         if is_recorded:
-            store.move_run(messages, queue.id, left, origin.id)
+            store.add_run(messages, 0, queue.id, messages[0].message_id, left, origin.id)
         self._show_run([Reference(message, message.message_id) for message in messages], queue, is_recorded=is_recorded)
 
     def _show_run(self, references: Sequence[Reference], queue: Queue, *, is_recorded: bool) -> None:

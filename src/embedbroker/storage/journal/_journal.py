@@ -195,9 +195,19 @@ class Journal:
             self._live_index.hold_in_transaction(message_id, transaction_id, self._segment)
 
     def add_run(
-        self, messages: Sequence[JournaledMessage], transaction_id: int, queue_id: int, first_position: int
+        self,
+        messages: Sequence[JournaledMessage],
+        transaction_id: int,
+        queue_id: int,
+        first_position: int,
+        replaced: Sequence[int] = (),
+        origin_id: int = 0,
     ) -> None:
-        """Append messages of one queue, whose positions count from the first; see `add_message`."""
+        """Append messages of one queue, whose positions count from the first; see `add_message` and `Store.add_run`."""
+        if replaced:
+            assert not transaction_id and first_position == messages[0].message_id, first_position
+            self._add_replacing(messages, queue_id, replaced, origin_id)
+            return
         if any(message.is_directed for message in messages):
             for position, message in enumerate(messages, first_position):
                 self.add_message(message, transaction_id, ((queue_id, position),))
@@ -300,34 +310,6 @@ class Journal:
             index[message_id] = placement
             id_placement.count += 1
             index[entry.number] = id_placement
-
-    def move_run(
-        self, messages: Sequence[JournaledMessage], queue_id: int, message_ids: Sequence[int], from_id: int
-    ) -> None:
-        """Append messages of one queue, each with the acknowledgement of the message whose place it takes.
-
-        Both records are in one batch, so that neither is durable alone.
-        """
-        index, wall_ms, live_index = self._index, self.wall_ms, self._live_index
-        placement, left = None, 0
-        for number, (message, left_id) in enumerate(zip(messages, message_ids, strict=True)):
-            stored = message.stored_bytes()
-            message_id = message.message_id
-            size = _ADD_ONE_BYTES + len(stored)
-            if size + _ACKNOWLEDGE_BYTES > self._room:
-                live_index.acknowledge_run(message_ids[left:number], from_id, self._segment)
-                self._make_room(size + _ACKNOWLEDGE_BYTES)
-                placement, left = None, number
-            self._room -= size + _ACKNOWLEDGE_BYTES
-            self._parts += (_pack_add_one(
-                size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
-                0, message.expiration, message.timestamp, wall_ms, 0, 1, len(stored), queue_id, message_id,
-            ), stored, _pack_acknowledge(_ACKNOWLEDGE_BYTES, _ACKNOWLEDGE, 0, 0, left_id, from_id, 0))  # fmt: skip
-            if placement is None:
-                placement = self._segment.placement(queue_id)
-            placement.count += 1
-            index[message_id] = placement
-        live_index.acknowledge_run(message_ids[left:], from_id, self._segment)
 
     def forget_duplicate_id(self, number: int) -> None:
         """Forget an id that is not in force any more.
@@ -438,6 +420,34 @@ class Journal:
         ))  # fmt: skip
         self._parts += [_pack_pair(queue_id, position) for queue_id, position in references]
         self._parts.append(stored)
+
+    def _add_replacing(
+        self, messages: Sequence[JournaledMessage], queue_id: int, replaced: Sequence[int], origin_id: int
+    ) -> None:
+        """Append messages of one queue, each with the acknowledgement of the message whose place it takes.
+
+        Both records are in one batch, so that neither is durable alone.
+        """
+        index, wall_ms, live_index = self._index, self.wall_ms, self._live_index
+        placement, left = None, 0
+        for number, (message, gone_id) in enumerate(zip(messages, replaced, strict=True)):
+            stored = message.stored_bytes()
+            message_id = message.message_id
+            size = _ADD_ONE_BYTES + len(stored)
+            if size + _ACKNOWLEDGE_BYTES > self._room:
+                live_index.acknowledge_run(replaced[left:number], origin_id, self._segment)
+                self._make_room(size + _ACKNOWLEDGE_BYTES)
+                placement, left = None, number
+            self._room -= size + _ACKNOWLEDGE_BYTES
+            self._parts += (_pack_add_one(
+                size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
+                0, message.expiration, message.timestamp, wall_ms, 0, 1, len(stored), queue_id, message_id,
+            ), stored, _pack_acknowledge(_ACKNOWLEDGE_BYTES, _ACKNOWLEDGE, 0, 0, gone_id, origin_id, 0))  # fmt: skip
+            if placement is None:
+                placement = self._segment.placement(queue_id)
+            placement.count += 1
+            index[message_id] = placement
+        live_index.acknowledge_run(replaced[left:], origin_id, self._segment)
 
     def _make_room(self, size: int) -> None:
         """Begin another batch, in this segment or the next, with room for ``size`` bytes of records at least."""

@@ -470,7 +470,8 @@ def test_a_crash_finds_each_moved_message_in_one_of_two_queues() -> None:
     recorded.settle()
     # In two runs, over several batches and segments.
     for part in (slice(0, 20), slice(20, 300)):
-        recorded.journal.move_run(new[part], 2, [message.message_id for message in old[part]], 1)
+        replaced = [message.message_id for message in old[part]]
+        recorded.journal.add_run(new[part], 0, 2, new[part][0].message_id, replaced, 1)
     found = set[int]()
     while recorded.step():
         for seed in range(2):
