@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
+from embedclient.model import RoutingType
 
 from ._authority import Access
 from ._clock import Clock
@@ -401,8 +402,7 @@ class Router:
         if not bindings:
             text = f"a queue of {message.address!r} at another broker is not known here"
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
-        # As for any send, the address settings decide whether it is created.
-        address = self._address_manager.ensure_address_of(bindings[0])
+        address = self._addresses.get(message.address) or self._create_address_of(bindings[0])
         if isinstance(address, Refused):
             return address
         message.assign_id(self._ids.take())
@@ -422,6 +422,13 @@ class Router:
             self._duplicates.accept(identified, transaction)
         transaction.commit()
         return None
+
+    def _create_address_of(self, binding: RemoteBinding) -> Address | Refused:
+        """Create the address of a queue of another broker, if the settings allow that, as for any send."""
+        name = binding.address
+        routing_type = RoutingType.ANYCAST if binding.routing_name == name else RoutingType.MULTICAST
+        allowed = bool(self._settings.of(name).auto_create_addresses)
+        return self._address_manager.ensure_address(name, routing_type, allowed=allowed)
 
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""

@@ -466,7 +466,7 @@ async def test_messages_for_other_members_move_and_go_on_to_them(
 ) -> None:
     """Those for the target arrive in its queues; it sends those for a third broker on when that one is there again.
 
-    Of its own it need not even have the address.
+    The target gets the address of those for a third broker, if it has none.
     """
     brokers = make_brokers({"a": PrimaryOnly()}, {"b": PrimaryOnly()}, {"c": PrimaryOnly()})
     await start_all(brokers.values())

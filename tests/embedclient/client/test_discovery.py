@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from embedbroker import EmbeddedBroker
 from embedclient import ConnectionFactory, InitialContext, ServerLocator
@@ -90,18 +91,20 @@ async def test_the_broker_that_announces_itself_is_connected_to() -> None:
         await session.create_queue("q")
 
 
-async def test_a_broker_that_was_found_needs_no_other_search_until_the_refresh_timeout() -> None:
+async def test_a_broker_that_was_found_needs_no_other_search_until_the_refresh_timeout(
+    autojump_clock: MockClock,
+) -> None:
     network = MemoryMulticast(Random(1), latency_s=0.1)
     found = locator(network, "?refreshTimeout=10000&discoveryInitialWaitTimeout=1000")
     async with EmbeddedBroker() as broker:
         async with broadcasting(network, connector_of(broker)), found.create_session_factory():
             pass
-        await trio.sleep(9)
+        autojump_clock.jump(9)
         start = trio.current_time()
         async with found.create_session_factory() as factory:
             assert factory.connector == connector_of(broker)
         assert trio.current_time() == start
-        await trio.sleep(1)
+        autojump_clock.jump(1)
         with pytest.raises(ConnectionTimedOutException):
             async with found.create_session_factory():
                 pass

@@ -600,15 +600,6 @@ class AddressManager:
         created = self.create_queue(request)
         return created if isinstance(created, Refused) else None
 
-    def ensure_address_of(self, binding: RemoteBinding) -> Address | Refused:
-        """Return the address of a queue of another broker, and create it here if the settings allow that."""
-        name = binding.address
-        address = self.addresses.get(name)
-        if address is not None:
-            return address
-        routing_type = _ANYCAST if binding.routing_name == name else _MULTICAST
-        return self.ensure_address(name, routing_type, allowed=bool(self.settings.of(name).auto_create_addresses))
-
     # -- sends ---------------------------------------------------------------------------------------------------
 
     def prepare_send(self, message: Message, routing_type: int | None, access: Access | None = None) -> Refused | None:
