@@ -116,12 +116,18 @@ class Schedule:
     @property
     def has_work(self) -> bool:
         """Return True if `run` would do something at once."""
-        return (
+        if (
             self._visibility.next_point <= self._store.reached
-            or bool(self._woken or self._expired or self._deferred.waiting or self._relieved or self._bodies.completed)
-            or bool(self._maybe_settled)
-            or (bool(self._memory.relieved) and self._memory.can_grant)
-        )
+            or self._woken
+            or self._expired
+            or self._deferred.waiting
+            or self._relieved
+            or self._bodies.completed
+            or self._maybe_settled
+        ):
+            return True
+        memory = self._memory
+        return bool(memory.relieved) and memory.can_grant
 
     def release_due(self, limit: int) -> None:
         """Put scheduled messages that are due to their places in their queues, up to ``limit``."""

@@ -199,7 +199,8 @@ class Node:
                     self.connections.on_written(input)
             case _:
                 self._on_other(input, now)
-        step.timely = now.monotonic >= self._schedule.due or type(input) not in OF_TRAFFIC or not self._is_calm
+        calm = self._is_calm if self.replica_disk is not None else self._machine.state is _RUNNING
+        step.timely = now.monotonic >= self._schedule.due or type(input) not in OF_TRAFFIC or not calm
         self._schedule.run(step)
         outputs, step.outputs = step.outputs, []
         return outputs
@@ -290,6 +291,6 @@ class Node:
     def _is_calm(self) -> bool:
         """Return True if traffic has no decisions to make."""
         activation, state = self.activation, self._machine.state
-        if self.replica_disk is None or activation is None:
+        if activation is None:
             return state is _RUNNING
         return activation.is_calm and state in (_RUNNING, _WAITING)

@@ -157,9 +157,11 @@ class Agent:
         """Return when `Tick` is due, in seconds of the monotonic clock; None for never."""
         connection = self._reconnection.connection
         earliest = None if connection is None else connection.next_deadline()
-        for due in (self._deadlines.next(), self._failover_deadlines.next(), self._timers.next()):
-            if due is not None and (earliest is None or due < earliest):
-                earliest = due
+        # After each read, and then few agents wait for an answer or pause.
+        if self._deadlines.expiry_of or self._failover_deadlines.expiry_of or self._timers.heap:
+            for due in (self._deadlines.next(), self._failover_deadlines.next(), self._timers.next()):
+                if due is not None and (earliest is None or due < earliest):
+                    earliest = due
         return earliest
 
     @property

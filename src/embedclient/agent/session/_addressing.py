@@ -4,6 +4,8 @@ Responsible for choosing the packet of the version and reading the answers of al
 or on the order of requests.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 from attrs import define

@@ -3,6 +3,8 @@
 Responsible for attaching them, and for attaching them again after a reconnect. Does not depend on their meaning.
 """
 
+from __future__ import annotations
+
 from embedclient.wire.core import NullResponse, SessionAddMetadataV2, SessionUniqueAddMetadata
 
 from .._call import Call, DueCallbacks, Steps, run_sequence, wait

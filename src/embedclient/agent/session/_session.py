@@ -5,6 +5,8 @@ for the close. Also responsible for the packets that make the session again on a
 7.3). Does not depend on the time of a reconnect or on how replies find their requests.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -91,7 +93,7 @@ class Session:
         username: str | None,
         password: str | None,
         new_name: Callable[[], str],
-        on_closed: Callable[["Session"], None],
+        on_closed: Callable[[Session], None],
     ) -> None:
         self.name = name
         self.channel = channel
@@ -125,7 +127,7 @@ class Session:
         self.xa = self._new_branches() if flags.xa else None
         self._credits = None if window < 0 else CreditTable(window, self._request_credits)
 
-    def _new_branches(self) -> "Branches":
+    def _new_branches(self) -> Branches:
         # Loaded here, because few programs have XA sessions.
         from ._xa import Branches
 
