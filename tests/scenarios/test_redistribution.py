@@ -19,7 +19,7 @@ from embedbroker import (
 )
 from embedbroker.pytest_plugin import BrokerCluster
 from embedbroker.testing import SimulatedDisk
-from embedclient import BytesMessage, ClientConsumer, Queue, RoutingType, ServerLocator, Xid
+from embedclient import BytesMessage, ClientConsumer, Queue, RoutingType, ServerLocator, Topic, Xid
 from tests.scenarios.clients import ORDERS, session_at, xa_session_at
 from tests.scenarios.nodes import ADDRESS, Client, MakeCluster, clients_of, drained, pass_time, received, turns
 
@@ -30,9 +30,9 @@ A_WHILE_S = 1.0
 
 
 async def start(
-    broker_cluster: MakeCluster, count: int = 3, how: str = "ON_DEMAND", delay_ms: int = 0
+    broker_cluster: MakeCluster, count: int = 3, how: str = "ON_DEMAND", delay_ms: int = 0, **more: object
 ) -> BrokerCluster:
-    settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=delay_ms)}}
+    settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=delay_ms)}, **more}
     return await broker_cluster(count, message_load_balancing=how, brokers=settings).start()
 
 
@@ -195,6 +195,29 @@ async def test_redistribution_when_consumer_is_closed_consumers_with_filters(bro
         (red,) = await consume(cluster, clients, [2], "colour = 'red'")
         await closing.close()
         assert [await received(blue), await received(red)] == [[], ALL]
+
+
+async def test_redistribution_with_prefixes_when_remote_consumer_is_added(broker_cluster: MakeCluster) -> None:
+    """1.7.12
+
+    Given prefixes of addresses, when messages are sent to names that have one, then they are at the address without
+    it, and move from there when a remote consumer comes.
+    """
+    cluster = await start(broker_cluster, 2, anycast_prefixes=["jms.queue.", "jms."], multicast_prefixes=["news."])
+    async with session_at(cluster.nodes[0].url) as session:
+        for number in range(COUNT):
+            await session.create_producer(Queue("jms.queue.orders")).send(str(number))
+        await session.create_producer(Queue("jms.orders")).send("x" * 300_000)  # a large message
+        async with session_at(cluster.nodes[1].url) as far, await far.create_consumer(Queue("jms.orders")) as consumer:
+            texts = [await consumer.receive_body(str) for _ in range(COUNT + 1)]
+            assert texts == [*map(str, range(COUNT)), "x" * 300_000]
+        async with await session.create_consumer(Topic("news.eu")) as subscriber:
+            await session.create_producer(Topic("news.eu")).send("of a topic")
+            assert await subscriber.receive_body(str) == "of a topic"
+            found = await cluster.nodes[0].broker.management.addresses()
+        names = {each.name: each.routing_types for each in found if each.name[0] not in "$a"}
+        assert names.keys() >= {"orders", "eu"} and not any(name.startswith(("jms.", "news.")) for name in names)
+        assert (names["orders"], names["eu"]) == (("ANYCAST",), ("MULTICAST",))
 
 
 @pytest.mark.parametrize("how", ["ON_DEMAND", "OFF_WITH_REDISTRIBUTION"], ids=["as is", "lb off with redistribution"])

@@ -16,7 +16,7 @@ from embedclient.model import TLS, TLSSettings, TransportConfiguration, as_tls, 
 from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
 from ._bridges import BridgeConfig, as_bridges, check_bridges
-from ._checks import as_path, instance, named, optional, path, text, whole
+from ._checks import as_path, as_tuple, instance, named, optional, path, prefixes, text, whole
 from ._cluster import (
     DEFAULT_CLUSTER_PASSWORD,
     DEFAULT_CLUSTER_USER,
@@ -316,6 +316,8 @@ class BrokerConfig:
         host: Host on which the broker listens.
         port: Port on which the broker listens, 0 to 65,535; 0 takes a free one.
         acceptor_name: Name of the place where the broker listens, in management.
+        anycast_prefixes: Prefixes of addresses by which clients state the routing type anycast.
+        multicast_prefixes: Prefixes for the routing type multicast.
         tls: `TLSSettings` or an ``ssl.SSLContext`` of a server: clients must use TLS. None: no TLS.
         data_directory: Directory of the journal; None keeps everything in memory.
         ha_policy: Part of the broker in a live and backup group.
@@ -426,6 +428,8 @@ class BrokerConfig:
     host: str = field(default="127.0.0.1", validator=_host)
     port: int = field(default=0, validator=whole(0, 65_535))
     acceptor_name: str = field(default="artemis", validator=named)
+    anycast_prefixes: tuple[str, ...] = field(default=(), converter=as_tuple, validator=prefixes)
+    multicast_prefixes: tuple[str, ...] = field(default=(), converter=as_tuple, validator=prefixes)
     tls: TLS | None = field(default=None, validator=as_tls, repr=_tls_text)
     data_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)

@@ -39,6 +39,8 @@ class BrokerSettings(TypedDict, total=False):
     host: str
     port: int
     acceptor_name: str
+    anycast_prefixes: Sequence[str]
+    multicast_prefixes: Sequence[str]
     tls: TLS | None
     data_directory: str | PathLike | None
     ha_policy: HAPolicy

@@ -48,3 +48,16 @@ def path(instance: object, attribute: Attribute[Any], value: object) -> None:
     text(instance, attribute, value)
     if not value or "\0" in str(value):
         raise ValueError(f"{attribute.name} must be a path, not {value!r}")
+
+
+def as_tuple(value: object) -> Any:
+    """Return a list as a tuple; any other value is left to a check."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def prefixes(instance: object, attribute: Attribute[Any], value: object) -> None:
+    """Check prefixes of addresses."""
+    if not isinstance(value, tuple) or not all(isinstance(prefix, str) for prefix in value):
+        raise TypeError(f"{attribute.name} must be a list of prefixes of addresses, not {value!r}")
+    if not all(value):
+        raise ValueError(f"{attribute.name}: an empty prefix would be that of all addresses")

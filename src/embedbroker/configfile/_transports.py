@@ -30,9 +30,9 @@ from ._values import WrongValue, seconds, text, whole
 
 __all__ = ["acceptor_values", "connector_of", "connector_refs", "connectors_of", "is_connector"]
 
-# Prefixes that clients of 1.x put before names; they are accepted without configuration.
-_FAMILIAR = {"anycastPrefix": "jms.queue.", "multicastPrefix": "jms.topic.", "sslEnabled": "false", "autoStart": "true"}
-_IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout"}
+_FAMILIAR = {"sslEnabled": "false", "autoStart": "true"}
+_PREFIXES = {"anycastPrefix": "anycast_prefixes", "multicastPrefix": "multicast_prefixes"}
+_IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout", *_PREFIXES}
 
 
 def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> dict[str, Any]:
@@ -107,6 +107,10 @@ def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[
     secure = tls.is_on(element, url)
     if secure:
         values["tls"] = tls.of_acceptor(element, url)
+    for name, setting in _PREFIXES.items():
+        listed = [each.strip() for each in url.parameters.get(name, "").split(",")]
+        if any(listed):
+            values[setting] = tuple(each for each in listed if each)
     _limit(element, url, "connectionsAllowed", values, findings)
     _limit(element, url, "handshake-timeout", values, findings)
     idle = [

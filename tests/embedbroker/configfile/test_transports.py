@@ -55,16 +55,18 @@ def test_minus_one_is_no_limit(tmp_path: Path) -> None:
     assert config.handshake_timeout_ms == 0
 
 
-def test_prefixes_that_are_understood_in_any_case_are_silent(tmp_path: Path) -> None:
-    url = "tcp://a:1?anycastPrefix=jms.queue.;multicastPrefix=jms.topic.;sslEnabled=false;protocols=CORE"
-    assert accept(tmp_path, url).warnings == []
+def test_an_acceptor_has_prefixes_of_addresses(tmp_path: Path) -> None:
+    url = "tcp://a:1?anycastPrefix=jms.queue.,q.;multicastPrefix=jms.topic.;sslEnabled=false;protocols=CORE"
+    loaded = accept(tmp_path, url)
+    assert (loaded.config.anycast_prefixes, loaded.config.multicast_prefixes) == (("jms.queue.", "q."), ("jms.topic.",))
+    assert loaded.warnings == []
 
 
 def test_what_an_acceptor_wants_beyond_is_a_warning(tmp_path: Path) -> None:
-    url = "tcp://a:1?useEpoll=true;amqpCredits=5;anycastPrefix=q.;protocols=CORE,AMQP,MQTT"
+    url = "tcp://a:1?useEpoll=true;amqpCredits=5;protocols=CORE,AMQP,MQTT"
     assert accept(tmp_path, url).warnings == [
         "core/acceptors/acceptor[a1]: only CORE is spoken, not AMQP, MQTT",
-        "core/acceptors/acceptor[a1]: parameters without effect here: useEpoll, amqpCredits, anycastPrefix",
+        "core/acceptors/acceptor[a1]: parameters without effect here: useEpoll, amqpCredits",
     ]
 
 

@@ -97,6 +97,9 @@ class LargeSession(Protocol):
     def holds_deliveries(self) -> bool:
         """Return True if deliveries wait for their counts to be on disk."""
 
+    def plain(self, message: CoreMessage) -> tuple[CoreMessage, int | None]:
+        """Return a sent message with its plain address, and the routing type that a prefix of its address states."""
+
     def with_address(self, message: CoreMessage) -> CoreMessage:
         """Return a sent message with the default address if it has none."""
 

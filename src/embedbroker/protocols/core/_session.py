@@ -63,6 +63,7 @@ from embedclient.wire.core import (
 )
 
 from .._large_codec import header_of, large_message
+from ._address_prefixes import AddressPrefixes
 from ._bridge_run import may_begin, read_run
 from ._interfaces import Cluster, Gate, ReplicaView, SessionConnection
 from ._large_delivery import LargeDelivery, chunk_size
@@ -162,6 +163,7 @@ class CoreService:
         "metadata",
         "node_id",
         "now",
+        "prefixes",
         "queue_snapshots",
         "replica",
         "resend",
@@ -201,6 +203,10 @@ class CoreService:
         # True while other brokers are admitted, and clients are not: they would wait here for a broker that may never
         # be live.
         self.waits = False
+        config = kernel.config
+        has_prefixes = config.anycast_prefixes or config.multicast_prefixes
+        # None on a broker whose acceptor has no prefixes.
+        self.prefixes = AddressPrefixes(config.anycast_prefixes, config.multicast_prefixes) if has_prefixes else None
         # None on a broker without a cluster connection.
         self.cluster: Cluster | None = None
         # None until the node is composed.
@@ -314,6 +320,7 @@ class CoreSession:
     __slots__ = (
         "_arrival",
         "_deliveries_held",
+        "_has_plain_names",
         "_held",
         "_known_address",
         "_looks_at_user",
@@ -356,6 +363,7 @@ class CoreSession:
         self.kernel_session = kernel_session
         self.version = min(connection.version, SERVER_VERSION)
         self._trailer = send_trailer(self.version)
+        self._has_plain_names = self.version >= MODERN_NAMES_SINCE and service.prefixes is None
         self.default_address = ""
         # Address of the last message, and the traits of its kind.
         self._known_address = known_address("")
@@ -447,15 +455,14 @@ class CoreSession:
         """Handle a send. Return 0, or the end of the last one of a run that was handled and counted."""
         trailer_at = end - self._trailer.size
         stated: int | None = None
-        if self.version >= MODERN_NAMES_SINCE:
+        if self._has_plain_names:
             known = self._known_address
             message = CoreMessage.parse(bytearray(buffer[start + _HEADER_SIZE : trailer_at]), known)
             if message.address is not known[1]:
                 self._known_address = known_address(message.address)
         else:
             message = CoreMessage.parse(message_raw(buffer, start + _HEADER_SIZE, trailer_at, self.version))
-            stated = stated_routing_type(message.address)
-            message = plain_message(message)
+            message, stated = self.plain(message)
         # Only an answer repeats the rest of the trailer, and most sends request none.
         wants_reply = buffer[trailer_at] != 0
         if not message.address or not self.default_address:
@@ -504,6 +511,13 @@ class CoreSession:
             )
             self._answer(frame, _NULL_RESPONSE, durable=durable)
         return 0
+
+    def plain(self, message: CoreMessage) -> tuple[CoreMessage, int | None]:
+        """Return a sent message with its plain address, and the routing type that a prefix of its address states."""
+        if self.version < MODERN_NAMES_SINCE:
+            return plain_message(message), stated_routing_type(message.address)
+        prefixes = self.service.prefixes
+        return (message, None) if prefixes is None else prefixes.plain_message(message)
 
     def _takes_runs(self, arrival: MessageTraits) -> bool:
         """Return True if messages of this kind may be taken several at once."""

@@ -14,8 +14,6 @@ from embedbroker.kernel import LARGE, Body, LargeBodies, Refused, RoutingUndecid
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
-from ._old_names import MODERN_NAMES_SINCE, plain_message, stated_routing_type
-
 if TYPE_CHECKING:
     from ._interfaces import LargeSession, SessionConnection
 
@@ -33,10 +31,7 @@ class Upload:
     def __init__(self, session: LargeSession, header: CoreMessage) -> None:
         kernel = session.kernel
         self.session = session
-        self.stated_type: int | None = None
-        if session.version < MODERN_NAMES_SINCE:
-            self.stated_type = stated_routing_type(header.address)
-            header = plain_message(header)
+        header, self.stated_type = session.plain(header)
         self.header = session.with_address(header)
         self.size = 0
         self._checksum = 0
