@@ -18,7 +18,6 @@ from embedbroker.cluster import (
 )
 from embedbroker.cluster._discovery import Announcer
 from embedbroker.kernel import GroupNotice, GroupNoticeKind, Message, Queue, RemoteBinding
-from embedbroker.kernel._router import Router
 from embedbroker.kernel.settling._forwarding import Forwarding
 from embedbroker.kernel.transactions._transaction import Transaction, TransactionState
 from embedbroker.outbound import _binding_subscription, _member_bridge
@@ -224,16 +223,6 @@ def learn_of_all_addresses_over_each_connection(patch: pytest.MonkeyPatch) -> No
     )
 
 
-def pass_repeated_messages_without_their_address(patch: pytest.MonkeyPatch) -> None:
-    """A broker keeps no id of a message for an address that it does not have."""
-    send = fault_point("send to an address that is not there")
-
-    def careless(self: Router, message: Any, routing_type: Any, transaction: Any, duplicate_id: Any, *rest: Any) -> Any:
-        return send(self, message, routing_type, transaction, None, *rest)
-
-    replace(patch, "send to an address that is not there", careless)
-
-
 CLUSTER_BUGS: list[Bug] = [
     drop_what_was_chosen_and_is_gone,
     forget_the_end_of_a_consumer,
@@ -261,7 +250,6 @@ CLUSTER_BUGS: list[Bug] = [
     keep_the_binding_of_a_deleted_queue,
     announce_a_node_once,
     learn_of_all_addresses_over_each_connection,
-    pass_repeated_messages_without_their_address,
     drop_a_write_on_the_way,
     return_messages_at_the_end_of_the_queue,
     lose_a_part_of_a_body,

@@ -139,7 +139,6 @@ FAULT_POINTS: dict[str, dict[str, tuple[Place, str]]] = {
         "read a part of a body": (BridgedUpload, "_on_read"),
     },
     "CLUSTERS": {
-        "send to an address that is not there": (Router, "_send_unlisted"),
         "remove bindings": (RemoteBindings, "_remove"),
         "remove the binding of a queue": (RemoteBindings, "_on_removed"),
         "read the distance of a queue": (RemoteBindings, "_distance"),

@@ -89,7 +89,6 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "move_without_ids": 187,
         "name_one_queue_of_each_node": 4,
         "never_try_again": 2,
-        "pass_repeated_messages_without_their_address": 331,
         "remove_what_moves_before_the_confirmation": 21,
         "return_messages_at_the_end_of_the_queue": 3,
         "route_a_forwarded_message_again": 3,

@@ -221,15 +221,19 @@ class ClusterTruth:
         return wanted <= {(binding.cluster_name, binding.distance) for binding in found}
 
     def has_binding(self, name: str, maker: MakerPlan) -> bool:
-        """Return True if a node has the subscription of a maker now."""
-        kernel = live_kernel(self.sites[name].live)
-        if kernel is None:
+        """Return True if a node has the subscription of a maker now, which is there or one bridge away.
+
+        While there is no connection, the binding may be that of an earlier queue of the name, which is another one.
+        """
+        kernel, home = live_kernel(self.sites[name].live), live_kernel(self.sites[maker.node].live)
+        queue = home.address_manager.queues.get(maker.queue) if home is not None else None
+        if kernel is None or queue is None:
             return False
-        if name == maker.node:
-            return maker.queue in kernel.address_manager.queues
-        wanted = f"{maker.queue}{self.node_ids[maker.node]}", self.plan.distance(name, maker.node)
+        wanted = f"{maker.queue}{self.node_ids[maker.node]}", queue.id, 1
         found = kernel.address_manager.remote_bindings_of(TOPIC)
-        return any((binding.cluster_name, binding.distance) == wanted for binding in found)
+        return name == maker.node or any(
+            (binding.cluster_name, binding.remote_queue_id, binding.distance) == wanted for binding in found
+        )
 
     def _of_bindings(self, name: str, kernel: Kernel) -> str:
         for address in (QUEUE, TOPIC, *AUTOMATIC):

@@ -24,7 +24,9 @@ class OrderChecker:
 
     Order is promised to one consumer of a queue that was there alone since it came: others may return messages behind
     later ones. The sender is at the same node or one bridge away, and no send of it in between was in doubt. Nothing
-    moves messages of the queue: it is not redistributed, and no node scales down. Large messages are exempt where a
+    moves messages of the queue: it is not redistributed, and no node scales down. Where messages go over several nodes,
+    the sender's node has had one life: one that has just started may know of a queue beside it from behind itself
+    first, and what it sends then returns, behind what it sends later. Large messages are exempt where a
     disk had no room for a body, or could not read it: ``passing_from`` is the size from which they are.
     """
 
@@ -33,6 +35,8 @@ class OrderChecker:
     book: ClusterSendBook
     takes: TakeBook
     passing_from: int | None
+    #: Names of the nodes that have had several lives.
+    started_anew: frozenset[str]
 
     def check(self) -> None:
         """End the run if a consumer took a message behind later ones of its sender."""
@@ -46,8 +50,9 @@ class OrderChecker:
                 continue
             if self.passing_from is not None and entry.letter.size >= self.passing_from:
                 continue
-            distance = self.plan.distance(self.book.homes[entry.sender], taken.node)
-            if distance is None or distance > 1:
+            home = self.book.homes[entry.sender]
+            distance = self.plan.distance(home, taken.node)
+            if distance is None or distance > 1 or (self.plan.direct_only and home in self.started_anew):
                 continue
             stream = queue, entry.sender, taken.consumer
             number, before = newest.get(stream, (-1, ""))

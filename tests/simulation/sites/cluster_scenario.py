@@ -270,7 +270,7 @@ class _ClusterScenario:
             changed = any(text in notice for text in CHANGES_OF_GROUPS for notice in notices)
             filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)
             GroupChecker(self.scene, self.book, self.taken).check(decisions_changed=changed, has_filters=filters)
-        OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from()).check()
+        OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from(), anew).check()
 
     def _passing_from(self) -> int | None:
         """Return the size from which later messages may pass a large one, because of a disk; None for no size."""
