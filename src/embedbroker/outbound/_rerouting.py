@@ -142,13 +142,14 @@ class Rerouting:
         self.is_over = queue.deleted or self._is_used(queue)
         is_empty = not (queue.message_count or queue.waiting_visible)
         if not self.is_over and not queue.pledged:
-            if is_empty:
+            if is_empty and not self._kernel.forwarding.leads_behind(queue):
                 # Deleted only if nothing has come since, and nothing can come.
                 self._kernel.teardown.delete_queue(queue)
                 self.is_over = True
             elif self._kernel.monotonic >= self.until:
                 self.is_over = True
-                self._log_left()
+                if not is_empty:
+                    self._log_left()
         if count:
             self._kernel.inform(f"queue {queue.name!r}: {count} messages went to the broker that has their queues now")
 

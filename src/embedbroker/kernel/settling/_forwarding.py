@@ -80,6 +80,13 @@ class Forwarding:
         while len(self._nearest) > _NEAREST_MAX:
             del self._nearest[next(iter(self._nearest))]
 
+    def leads_behind(self, store_and_forward: Queue) -> bool:
+        """Return True if messages on their way may be for queues behind the broker of a store-and-forward queue.
+
+        That broker has stopped, and those queues have not: what comes for them waits until it returns.
+        """
+        return any(each.store_and_forward is store_and_forward and each.distance > 1 for each in self._left.values())
+
     def choose(self, message: Message, address: Address, routing_type: int | None) -> Chosen:
         """Return the queues that take a message, those of wildcard addresses too, and the remote bindings.
 
