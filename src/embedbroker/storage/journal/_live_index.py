@@ -408,3 +408,14 @@ class LiveIndex:
         if placement is not None:
             placement.count -= 1
             placement.segment.dead.append(message_id)
+            if placement.queues and placement.queues[0] in self._identified:
+                placement.segment.ids_gone += 1
+
+    def ids_in(self, segment: Segment) -> int:
+        """Return how many duplicate ids in force have their records in a segment."""
+        return sum([
+            placement.count
+            for key, placements in segment.by_queue.items()
+            if key in self._identified
+            for placement in placements
+        ])  # fmt: skip

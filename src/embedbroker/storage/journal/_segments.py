@@ -219,6 +219,8 @@ class Segment:
     dead: array[int] = Factory(lambda: array("q"))
     # How often a message added here lost one of several queues. Compaction checks whether that happened meanwhile.
     narrowed: int = 0
+    # How many of the dead are duplicate ids, which take little room.
+    ids_gone: int = 0
     # Definitions in force, and records of open transactions.
     pins: int = 0
     # Older segments whose content would be read wrongly without the records in here, as an ordered set.

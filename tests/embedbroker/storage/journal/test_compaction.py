@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from attrs.exceptions import FrozenInstanceError
 
-from embedbroker.kernel import QueueDefinition
+from embedbroker.kernel import DuplicateId, QueueDefinition
 from embedbroker.storage import (
     SECTOR_BYTES,
     JournalState,
@@ -57,6 +57,28 @@ def test_a_large_backlog_is_not_copied_again_and_again() -> None:
     assert len(untouched) >= len(segments) - 1
     assert traffic.size_bytes() <= sum(segment.size_bytes for segment in untouched) + 12 * SMALL.segment_size_bytes
     assert traffic.recovered() == backlog
+
+
+def test_messages_whose_duplicate_ids_are_displaced_are_not_copied() -> None:
+    traffic = Traffic()
+    stays, ids = list[int](), list[int]()
+    for number in range(300):
+        message, entry = traffic.message(), DuplicateId(traffic.take_id(), 7, b"%d" % number)
+        traffic.recorded.journal.add_message_once(message, [(2, message.message_id)], entry)
+        stays.append(message.message_id)
+        ids.append(entry.number)
+        if len(ids) > 20:
+            traffic.journal.forget_duplicate_id(ids.pop(0))
+        traffic.recorded.settle()
+    look_for_work(traffic.recorded)
+    assert not compacted(traffic.journal)
+    # But they are when little is left beside them.
+    for message_id in stays[:-10]:
+        traffic.journal.acknowledge(message_id, 2, 0)
+        traffic.recorded.settle()
+    look_for_work(traffic.recorded)
+    assert len(traffic.journal.statistics().segments) <= 5
+    assert traffic.recovered() == stays[-10:]
 
 
 def test_a_message_delivered_forever_does_not_fill_the_disk() -> None:
