@@ -217,7 +217,7 @@ class History:
         self.hits["caught up"] += sum(line.endswith("already") for line in copies)
 
 
-@pytest.mark.parametrize("group", range(8))
+@pytest.mark.parametrize("group", range(4))
 def test_nothing_confirmed_is_missing_where_it_has_to_be(group: int) -> None:
     hits: Counter[str] = Counter()
     for seed in range(group * CASES, (group + 1) * CASES):

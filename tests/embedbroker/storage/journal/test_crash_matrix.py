@@ -26,7 +26,7 @@ REAL_CASES = 32
 FLOW_CASES = 40
 
 
-@pytest.mark.parametrize("group", range(8))
+@pytest.mark.parametrize("group", range(4))
 def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if group % 4 == 3:  # every transaction is a large one, whose messages are taken off the index little by little
         monkeypatch.setattr(_live_index, "SETTLED_AT_ONCE", 0)
@@ -39,23 +39,23 @@ def test_nothing_confirmed_is_lost_in_any_crash(group: int, monkeypatch: pytest.
 
 def test_decisions_about_prepared_transactions_are_lost_in_no_crash() -> None:
     hits: Counter[str] = Counter()
-    for seed in range(2000, 2000 + CASES):
+    for seed in range(2000, 2000 + CASES // 2):
         hits += live(seed, SimulatedDisk(), decides=True)
-    assert hits["decision"] >= 50, hits
+    assert hits["decision"] >= 25, hits
 
 
 def test_places_of_readers_are_lost_in_no_crash() -> None:
     hits: Counter[str] = Counter()
-    for seed in range(3000, 3000 + CASES):
+    for seed in range(3000, 3000 + CASES // 2):
         hits += live(seed, SimulatedDisk(), reads=True)
-    assert hits["cursor"] >= 50, hits
+    assert hits["cursor"] >= 25, hits
 
 
 def test_diverts_are_lost_in_no_crash() -> None:
     hits: Counter[str] = Counter()
-    for seed in range(5000, 5000 + CASES):
+    for seed in range(5000, 5000 + CASES // 2):
         hits += live(seed, SimulatedDisk(), diverts=True)
-    assert hits["divert"] >= 50, hits
+    assert hits["divert"] >= 25, hits
 
 
 CHANGES = (
@@ -101,7 +101,7 @@ def test_a_commit_set_and_its_marker_survive_any_crash_together(
         monkeypatch.setattr(_live_index, "SETTLED_AT_ONCE", 0)
         monkeypatch.setattr(_journal, "SETTLED_PER_CALL", 1)
     hits: Counter[str] = Counter()
-    for seed in range(3000 + 500 * settles_late, 3000 + 500 * settles_late + 2 * CASES):
+    for seed in range(3000 + 500 * settles_late, 3000 + 500 * settles_late + CASES):
         hits += live(seed, SimulatedDisk(), marks=True)
     assert min(hits[moment] for moment in (*MOMENTS, "commit set", "commit set not synced", "marker removed")) >= 3, (
         hits

@@ -77,8 +77,7 @@ def verdict(disk: SimulatedDisk) -> str:
 
 
 @pytest.mark.search
-@pytest.mark.parametrize("bit", range(8))
-def test_every_flipped_bit_of_a_sealed_journal_is_detected(bit: int) -> None:
+def test_a_flipped_bit_in_any_byte_of_a_sealed_journal_is_detected() -> None:
     disk = SimulatedDisk()
     journal_with(2, disk)
     end = used(disk)
@@ -87,9 +86,9 @@ def test_every_flipped_bit_of_a_sealed_journal_is_detected(bit: int) -> None:
     assert files(disk) == [ONE]
     for offset in range(SMALL.segment_size_bytes):
         damaged = disk.copy()
-        damaged.flip(ONE, offset, 1 << bit)
+        damaged.flip(ONE, offset, 1 << offset % 8)
         expected = "refused" if offset < seal else "cut"
-        assert verdict(damaged) == expected, (offset, bit)
+        assert verdict(damaged) == expected, offset
 
 
 def test_a_flipped_bit_anywhere_before_the_last_seal_is_refused_in_a_journal_of_many_segments() -> None:
