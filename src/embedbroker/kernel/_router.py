@@ -255,9 +255,7 @@ class Router:
         # The address of the queue in which it waits for the other broker keeps its id: it exists as long.
         keeper = self._addresses.get(remote[0].store_and_forward.definition.address) if remote else None
         if duplicate_id is not None and keeper is not None:
-            admitted = self._duplicates.admit(
-                adjusted, keeper, address.name.encode() + b" " + duplicate_id, transaction
-            )
+            admitted = self._duplicates.admit(adjusted, keeper, duplicate_id, transaction, address.name)
             if not isinstance(admitted, Identified):
                 return admitted
             identified = admitted

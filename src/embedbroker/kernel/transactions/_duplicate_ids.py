@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from .._store import Store
     from ..addressing._address import Address
 
-__all__ = ["BRIDGE_ID_PREFIX", "ENTRY_OVERHEAD_BYTES", "DuplicateIds", "IdClaimant", "Identified"]
+__all__ = [
+    "BRIDGE_ID_PREFIX",
+    "ENTRY_OVERHEAD_BYTES",
+    "DuplicateIds",
+    "IdClaimant",
+    "Identified",
+    "id_with_address",
+    "split_id_with_address",
+]
 
 BRIDGE_ID_PREFIX = b"BRIDGE."
 """Beginning of the ids that bridges send, so that they and those of clients do not meet."""
@@ -41,6 +49,7 @@ ENTRY_OVERHEAD_BYTES = 200
 # An id is a property, and may thus have any size. Longer ones are kept as their beginning and a digest.
 _VALUE_BYTES_MAX = 128
 _BEGINNING_BYTES = 65
+_NAME_LENGTH_BYTES = 4
 # Up to this many cleared ids cost about as much as one message.
 _FREED_AT_ONCE = 64
 
@@ -138,18 +147,27 @@ class DuplicateIds:
     # -- a message comes -----------------------------------------------------------------------------------------
 
     def admit(
-        self, message: Message, address: Address, duplicate_id: bytes, transaction: IdClaimant | None
+        self,
+        message: Message,
+        address: Address,
+        duplicate_id: bytes,
+        transaction: IdClaimant | None,
+        sent_to: str | None = None,
     ) -> Identified | Refused | None:
         """Check a message with an id; return None if it is a duplicate, which must not be routed.
 
         Outside a transaction the sender does not learn of it: its intention is fulfilled. Inside, the commit fails.
+        ``sent_to`` is the address that the message was sent to, if that does not exist and ``address`` keeps its ids.
         """
         value = _bounded(duplicate_id)
+        if sent_to is not None:
+            value = id_with_address(sent_to, value)
         cache = address.duplicate_ids
         holder = self._holder((address.definition.id, value)) if self._claims else None
         committed = holder is not None and holder.is_ended
         if committed or (cache is not None and value in cache):
-            text = f"a duplicate of a message to {address.name!r} is dropped, its id is {_shown(duplicate_id)}"
+            name = address.name if sent_to is None else sent_to
+            text = f"a duplicate of a message to {name!r} is dropped, its id is {_shown(duplicate_id)}"
             self._inform(text)
             if transaction is not None:
                 transaction.fail(text, ErrorCode.DUPLICATE_ID_REJECTED)
@@ -160,7 +178,7 @@ class DuplicateIds:
                 ErrorCode.DUPLICATE_ID_REJECTED,
                 f"a prepared transaction has a message to {address.name!r} with the id {_shown(duplicate_id)}",
             )
-        return self.identify(address, duplicate_id)
+        return self._identified(address, value)
 
     def admit_run(self, address: Address, duplicate_ids: Sequence[bytes]) -> list[DuplicateId] | None:
         """Return the ids of messages outside a transaction, none of which is a duplicate; None: `admit` each."""
@@ -189,8 +207,11 @@ class DuplicateIds:
 
     def identify(self, address: Address, duplicate_id: bytes) -> Identified:
         """Return the id of a message that is not checked: it goes to an address because it had to leave another one."""
+        return self._identified(address, _bounded(duplicate_id))
+
+    def _identified(self, address: Address, value: bytes) -> Identified:
         number = self._ids.take() if self._persists and self._size_at(address) else 0
-        return Identified(address, DuplicateId(number, address.definition.id, _bounded(duplicate_id)))
+        return Identified(address, DuplicateId(number, address.definition.id, value))
 
     def adopt(self, address: Address, duplicate_id: bytes) -> None:
         """Bring an id into force that another broker has seen."""
@@ -419,6 +440,24 @@ class DuplicateIds:
     def _forget(self, number: int) -> None:
         if number:
             self._store.forget_duplicate_id(number)
+
+
+def id_with_address(name: str, duplicate_id: bytes) -> bytes:
+    """Return an id as another address keeps it, for messages to the address ``name``, which does not exist."""
+    # A client may have sent a name that is no valid text.
+    encoded = name.encode("utf-8", "surrogatepass")
+    return len(encoded).to_bytes(_NAME_LENGTH_BYTES, "big") + encoded + duplicate_id
+
+
+def split_id_with_address(value: bytes) -> tuple[str, bytes] | None:
+    """Return the name and the id of `id_with_address`; None if the value has another form."""
+    end = _NAME_LENGTH_BYTES + int.from_bytes(value[:_NAME_LENGTH_BYTES], "big")
+    if len(value) < end:
+        return None
+    try:
+        return value[_NAME_LENGTH_BYTES:end].decode("utf-8", "surrogatepass"), value[end:]
+    except UnicodeDecodeError:
+        return None
 
 
 def _freed(numbers: OrderedDict[bytes, int]) -> Iterator[None]:

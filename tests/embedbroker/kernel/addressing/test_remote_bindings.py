@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from embedbroker.config import AddressSettings, DivertConfiguration, MessageLoadBalancing
-from embedbroker.kernel import LARGE, Body, Divert, Refused, RoutingUndecided, Session
+from embedbroker.kernel import LARGE, Body, Divert, Refused, RoutingUndecided, Session, split_id_with_address
 from embedbroker.protocols._large_codec import large_message
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
@@ -154,6 +154,24 @@ def test_a_repeated_message_passes_once_over_a_broker_without_its_address(stage:
     send(stage, letter("n", "more", _AMQ_DUPL_ID="x"), queue_ids=frozenset({other.announced_id}))
     assert queue_ids(stage, C) == [("n", [9])]
     stage.kernel.check()
+
+
+def test_ids_of_messages_to_addresses_that_do_not_exist_here_never_meet(stage: Stage) -> None:
+    sent = {("a", "b c"), ("a b", "c"), ("ab", ""), ("x\ud800", "c"), ("x\ud800", "y" * 200)}
+    for name in {name for name, _ in sent}:
+        bind(stage, name, consumers=(None,))
+    for text in ("first", "again"):
+        for name, duplicate_id in sorted(sent):
+            message = letter(text, name, durable=True)
+            assert stage.kernel.router.send(message, None, None, duplicate_id.encode()) is None
+        stage.run_all()
+        assert [each for each, _ids in queue_ids(stage)] == ["first"] * len(sent)
+    ids = stage.kernel.address_manager.addresses[sf_name(B)].duplicate_ids
+    assert ids is not None
+    assert None not in [split_id_with_address(value) for value in ids.numbers]
+    short = {(name, value.encode()) for name, value in sent if len(value) < 200}
+    assert short < {split_id_with_address(value) for value in ids.numbers}
+    assert [split_id_with_address(value) for value in (b"", b"\0\0\0\2x", b"\0\0\0\1\xff")] == [None] * 3
 
 
 def test_a_transaction_decides_about_the_copies_too(stage: Stage) -> None:
