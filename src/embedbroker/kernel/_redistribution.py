@@ -321,6 +321,8 @@ class Redistribution:
             # It was cancelled.
             return
         queue, given = taker.queue, list(taker.consumer.unsettled.take_all())
+        # The dispatcher gives none meanwhile: a portion between would overtake what it has given.
+        taker.consumer.credit.grant(0)
         for _ in range(_RUNS_MAX):
             count, cost, more = self._move_portion(taker, given)
             yield from repeat(None, count * cost)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from embedbroker.config import AddressFullPolicy, AddressSettingsRepository
 from embedclient.errors import ErrorCode
-from embedclient.model import RoutingType
 
 from ._authority import Access
 from ._clock import Clock
@@ -389,7 +388,12 @@ class Router:
             self._duplicates.accept(identified, transaction)
 
     def send_on(
-        self, message: Message, remote_ids: frozenset[int], node_id: str | None, duplicate_id: bytes | None
+        self,
+        message: Message,
+        routing_type: int | None,
+        remote_ids: frozenset[int],
+        node_id: str | None,
+        duplicate_id: bytes | None,
     ) -> Refused | None:
         """Send a message to queues of other brokers alone, as a broker that scales down had chosen them."""
         bindings = [
@@ -400,7 +404,7 @@ class Router:
         if not bindings:
             text = f"a queue of {message.address!r} at another broker is not known here"
             return Refused(ErrorCode.QUEUE_DOES_NOT_EXIST, text)
-        address = self._addresses.get(message.address) or self._create_address_of(bindings[0])
+        address = self._addresses.get(message.address) or self._create_address_of(message.address, routing_type)
         if isinstance(address, Refused):
             return address
         message.assign_id(self._ids.take())
@@ -421,12 +425,11 @@ class Router:
         transaction.commit()
         return None
 
-    def _create_address_of(self, binding: RemoteBinding) -> Address | Refused:
+    def _create_address_of(self, name: str, stated: int | None) -> Address | Refused:
         """Create the address of a queue of another broker, if the settings allow that, as for any send."""
-        name = binding.address
-        routing_type = RoutingType.ANYCAST if binding.routing_name == name else RoutingType.MULTICAST
+        addresses = self._address_manager
         allowed = bool(self._settings.of(name).auto_create_addresses)
-        return self._address_manager.ensure_address(name, routing_type, allowed=allowed)
+        return addresses.ensure_address(name, addresses.remote_routing_type(name, stated), allowed=allowed)
 
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""

@@ -297,12 +297,18 @@ class Session:
         return self.kernel.adoption.adopt(message, queue_ids, self._current())
 
     def send_on(
-        self, message: Message, remote_ids: frozenset[int], node_id: str | None, duplicate_id: bytes | None
+        self,
+        message: Message,
+        routing_type: int | None,
+        remote_ids: frozenset[int],
+        node_id: str | None,
+        duplicate_id: bytes | None,
     ) -> Refused | None:
         """Take a message that a broker which scales down had for a third broker.
 
         Args:
             message: Message to send on.
+            routing_type: Routing type of its send; None if its sender named none.
             remote_ids: Ids of its queues at the third broker.
             node_id: Node id of the third broker; None: any that has queues with these ids.
             duplicate_id: Id for duplicate detection; None without one.
@@ -313,7 +319,7 @@ class Session:
         refused = self.admit_send(message.address)
         if refused is not None:
             return refused
-        return self._router.send_on(message, remote_ids, node_id, duplicate_id)
+        return self._router.send_on(message, routing_type, remote_ids, node_id, duplicate_id)
 
     def admit_send(self, name: str) -> Refused | None:
         """Return why this session must not send to an address or ``address::queue``; None if it may."""

@@ -19,11 +19,11 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from embedbroker.kernel import BRIDGE_ID_PREFIX, Kernel, Queue
+from embedbroker.kernel import BRIDGE_ID_PREFIX, Kernel, Queue, split_id_with_address
 from embedclient.agent import Call, LocatorSettings
 from embedclient.engine import ConnectionDialer
 from embedclient.errors import JMSException
-from embedclient.model import Entropy, Instant, TransportConfiguration
+from embedclient.model import Entropy, Instant, RoutingType, TransportConfiguration
 
 from ._address_move import AddressMove, MoveCounts, Route, ToSameQueues
 from ._agent_link import AgentLink
@@ -358,20 +358,33 @@ class ScaleDown:
 
         Return False if it refuses them.
         """
-        for address in list(self._kernel.address_manager.addresses.values()):
-            cache = address.duplicate_ids
-            values = list(cache.numbers) if cache is not None else []
-            if values:
-                definition = address.definition
-                yield from remote.ensure_address(address.name, anycast=definition.anycast)
+        for address_name, anycast, values in self._duplicate_ids():
+            yield from remote.ensure_address(address_name, anycast=anycast)
             of_bridges = [value for value in values if value.startswith(BRIDGE_ID_PREFIX)]
             of_clients = [value for value in values if not value.startswith(BRIDGE_ID_PREFIX)]
-            name = BRIDGE_ID_PREFIX.decode() + address.name
+            name = BRIDGE_ID_PREFIX.decode() + address_name
             plain = [value.removeprefix(BRIDGE_ID_PREFIX) for value in of_bridges]
-            for cache_name, ids in ((name, plain), (address.name, of_clients)):
+            for cache_name, ids in ((name, plain), (address_name, of_clients)):
                 if not (yield from self._send_ids(remote, cache_name, ids)):
                     return False
         return True
+
+    def _duplicate_ids(self) -> list[tuple[str, bool, list[bytes]]]:
+        """Return each address that messages were sent to, whether it is anycast, and its ids, the oldest first."""
+        manager = self._kernel.address_manager
+        found: list[tuple[str, bool, list[bytes]]] = []
+        elsewhere: dict[str, list[bytes]] = {}
+        for address in manager.addresses.values():
+            values = list(address.duplicate_ids.numbers) if address.duplicate_ids is not None else []
+            if address.name.startswith(STORE_AND_FORWARD):
+                # It keeps those of addresses that other members have, and this broker has not.
+                for name, value in filter(None, map(split_id_with_address, values)):
+                    elsewhere.setdefault(name, []).append(value)
+            elif values and not address.name.startswith(_INTERNAL):
+                found.append((address.name, address.definition.anycast, values))
+        for name, values in elsewhere.items():
+            found.append((name, manager.remote_routing_type(name) == RoutingType.ANYCAST, values))
+        return found
 
     def _send_ids(self, remote: RemoteBroker, cache: str, values: list[bytes]) -> Work[bool]:
         for start in range(0, len(values), _IDS_PER_REQUEST):

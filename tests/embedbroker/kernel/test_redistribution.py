@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 
@@ -387,6 +388,19 @@ def test_many_messages_move_in_portions_and_in_order(stage: Stage) -> None:
     assert moved(stage) == [str(number) for number in range(3000)]
     assert counts(stage) == (0, 0, 3000, 3000)
     stage.kernel.check()
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_messages_that_arrive_while_others_move_keep_their_order(stage: Stage, seed: int) -> None:
+    random = Random(seed)
+    appear(stage, bind(stage, load_balancing=OFF_WITH))
+    sent = 0
+    for count in random.choices([0, 1, 3, 40, 200], k=30):
+        stage.send(*[letter(str(number), durable=True) for number in range(sent, sent + count)])
+        sent += count
+        stage.run(random.choice([50, 100, 300, 1000, 4096]))
+    stage.run_all()
+    assert moved(stage) == [str(number) for number in range(sent)]
 
 
 def test_a_run_passes_over_what_stays_and_what_has_expired(stage: Stage) -> None:

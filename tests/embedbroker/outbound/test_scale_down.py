@@ -16,6 +16,7 @@ from embedbroker import (
     BroadcastGroup,
     ClusterConnection,
     DiscoveryGroup,
+    MessageLoadBalancing,
     PrimaryOnly,
     QueueConfiguration,
     Role,
@@ -24,12 +25,15 @@ from embedbroker import (
     SharedStorePrimary,
     User,
 )
+from embedbroker.kernel import QueueRequest, Refused, RemoteBinding
+from embedbroker.kernel.transactions._duplicate_ids import Identified
 from embedbroker.node import Input, Output
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker, bench_of
 from embedbroker.runtime._embedded import life_of
 from embedclient import Queue, TextMessage, Topic
 from embedclient.errors import IllegalStateException, JMSException
 from embedclient.model import Instant, XaCode, Xid
+from tests.embedbroker.kernel.letters import letter
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, take, xa_session_at
 from tests.scenarios.conftest import MakeBrokers, make_brokers
 from tests.scenarios.groups import start_all
@@ -341,6 +345,33 @@ async def test_duplicate_ids_move(broker_factory: MakeBroker) -> None:
         await session.create_producer(ORDERS).send(message)
         await put(session, ["other"])
     assert await queued(target) == ["other"]
+
+
+async def test_duplicate_ids_of_addresses_that_other_members_have_move(broker_factory: MakeBroker) -> None:
+    source, target = await started(broker_factory)
+    kernel, kernel_there = (life_of(each.broker).host.node.kernel for each in (source, target))
+    name = "$.artemis.internal.sf.cluster.cccccccc-0000-0000-0000-000000000000"
+    queue = kernel.address_manager.create_queue(QueueRequest(name, name, routing_type=0, internal=True))
+    assert not isinstance(queue, Refused)
+    for number, (address, own) in enumerate((("work", "tasks"), ("news", "reader"), ("plain", "plain"))):
+        routing_name = own if address == "news" else address
+        binding = RemoteBinding(
+            address, own + name[-36:], routing_name, number, 1, queue, MessageLoadBalancing.ON_DEMAND
+        )
+        kernel.address_manager.add_remote_binding(binding)
+        for value in (b"8", b"BRIDGE.7 \xff"):
+            keeper = kernel.address_manager.addresses[name]
+            identified = kernel.duplicates.admit(letter("m", address), keeper, value, None, address)
+            assert isinstance(identified, Identified)
+            kernel.duplicates.accept(identified, None)
+    await source.broker.scale_down("vm://b")
+    found = kernel_there.address_manager.addresses
+    assert not [each for each in found if "internal" in each]
+    for address in ("work", "news", "plain"):
+        ids = found[address].duplicate_ids
+        assert ids is not None and set(ids.numbers) == {b"8", b"BRIDGE.7 \xff"}
+    # The last may have either, and gets the default.
+    assert [found[each].definition.anycast for each in ("work", "news", "plain")] == [True, False, False]
 
 
 async def test_management_starts_a_scale_down(broker_factory: MakeBroker) -> None:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from attrs import Factory, define, field
 
 from embedbroker.config import MessageLoadBalancing
+from embedclient.model import RoutingType
 
 from ..message._message import Message
 from ..queueing._queue import Queue
@@ -23,6 +24,7 @@ __all__ = ["RemoteBinding", "announced_group", "group_of"]
 _ANNOUNCED_IDS_FROM = 1 << 62
 # Behind the first bit: a hash of the routing name, then one of the name in the cluster.
 _GROUP_BITS, _NAME_BITS = 30, 32
+_ANYCAST, _MULTICAST = int(RoutingType.ANYCAST), int(RoutingType.MULTICAST)
 _NODE_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
 
@@ -73,6 +75,13 @@ class RemoteBinding:
     def queue_name(self) -> str:
         """Return the name of the queue: the name in the cluster without the node id behind it."""
         return _NODE_ID.sub("", self.cluster_name)
+
+    @property
+    def routing_type(self) -> int | None:
+        """Return the routing type of the queue; None if it has the name of its address, and thus may have either."""
+        if self.routing_name != self.address:
+            return _MULTICAST
+        return _ANYCAST if self.queue_name != self.address else None
 
     @property
     def takes_all(self) -> bool:

@@ -584,7 +584,8 @@ class CoreSession:
         taken: CoreMessage | StoredMessage = plain if body is None else large_message(plain, body)
         if acknowledged_ids:
             return self.kernel_session.adopt(taken, acknowledged_ids)
-        return self.kernel_session.send_on(taken, remote_ids, node_id, duplicate_id)
+        routing_type = traits_of(message).routing_type
+        return self.kernel_session.send_on(taken, routing_type, remote_ids, node_id, duplicate_id)
 
     def _queues_of_group(self, message: CoreMessage, routing_type: int | None) -> frozenset[int]:
         return self.kernel_session.addresses.prepare_group(message, routing_type, self.kernel.cluster_groups)

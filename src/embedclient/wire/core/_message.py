@@ -772,7 +772,7 @@ class RouteAppender:
         properties = self._properties
         if len(stored) != flag_at + len(properties) or not stored.endswith(properties):
             return self._read(stored, message_id)
-        raw = bytearray().join((stored[:flag_at], self._routed))
+        raw = bytearray().join((memoryview(stored)[:flag_at], self._routed))
         _I64.pack_into(raw, body_end, message_id)
         copy = RoutedCoreMessage()
         copy.type, durable, copy.expiration, copy.timestamp, priority = _FIXED_WRITE.unpack_from(
