@@ -53,7 +53,7 @@ _NEEDED: dict[Bug, Callable[[int], bool]] = {}
 
 
 def needs(has_it: Callable[[int], bool]) -> Callable[[Bug], Bug]:
-    """Hunt for a bug with the seeds that have in their plan what it concerns: the others would run in vain."""
+    """Hunt for a bug with the seeds that have in their plan what it concerns: the others cannot find it."""
 
     def note(bug: Bug) -> Bug:
         _NEEDED[bug] = has_it
@@ -63,12 +63,12 @@ def needs(has_it: Callable[[int], bool]) -> Callable[[Bug], Bug]:
 
 
 def known_seed(kind: str, bug: Bug) -> int:
-    """The seed that has found a bug, as far as it is known."""
+    """The seed that found a bug before, or 1."""
     return FOUND_BY.get(kind, {}).get(bug.__name__, 1)
 
 
 def seeds_for(kind: str, bug: Bug) -> Iterator[int]:
-    """The seeds that may find a bug: first the one that is known to have found it."""
+    """The seeds that may find a bug: first the seed that found it before."""
     known = known_seed(kind, bug)
     yield known
     has_it = _NEEDED.get(bug)

@@ -42,7 +42,7 @@ from .site import Site, live_kernel
 __all__ = ["ClusterTruth", "make_nodes"]
 
 _PORT = 61616
-#: A lock manager grants the right to be live for so long, and a pair without its backup tries again so often.
+#: Time for which a lock manager grants the right to be live, and between two tries of a pair without its backup.
 _LEASE_S, _RETRY_MS = 2.0, 200
 _GROUP, _GROUP_ADDRESS = "nodes", "231.7.7.7"
 
@@ -69,7 +69,7 @@ def _hosts(plan: ClusterPlan, configs: list[BrokerConfig], network: Network) -> 
 
 
 def _replicas(plan: ClusterPlan, configs: list[BrokerConfig], network: Network) -> list[NodeHost]:
-    """Create a pair of which each member has a disk, with a lock manager of its own."""
+    """Create a pair with a disk for each member and a lock manager for both."""
     journal, manager = plan.journal, SimulatedLockManager(lambda: network.world.now, _LEASE_S)
     return [
         NodeHost(network, config, SimulatedDisk(), evolve(journal, identity=journal.identity + number), manager)
