@@ -11,7 +11,6 @@ import inspect
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent import futures
 from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -145,17 +144,26 @@ class BenchThread:
         if loop is None or not loop.is_running():
             await self._carry_to_new_loop(there, _name_of(function))
             return
-        over, token = trio.Event(), trio.lowlevel.current_trio_token()
-        task = asyncio.run_coroutine_threadsafe(there(), loop)
-        task.add_done_callback(lambda _: token.run_sync_soon(over.set))
+        run, tasks = _FaultRun(), list[asyncio.Task[None]]()
+
+        async def captured() -> None:
+            run.end_with(await outcome.acapture(there))
+
+        def begin() -> None:
+            tasks.append(loop.create_task(captured()))
+            tasks[0].add_done_callback(lambda _: run.note_end())  # one that is cancelled at once does not run
+
+        loop.call_soon_threadsafe(begin)
         try:
-            await over.wait()
+            await run.ended.wait()
         except trio.Cancelled:
-            if not loop.is_closed():
-                task.cancel()
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            if loop.is_running():
+                await run.wait_a_while()
+            run.raise_error()
             raise
-        with suppress(futures.CancelledError):  # the loop has ended before the brokers
-            task.result()
+        run.raise_error()
 
     async def _carry_to_new_loop(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
         loop = asyncio.new_event_loop()
@@ -179,24 +187,17 @@ class BenchThread:
             LeftBehind: the test passed, and the fault goes on.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        ended, token = trio.Event(), trio.lowlevel.current_trio_token()
-
-        def run() -> None:
-            try:
-                fault()
-            finally:
-                with suppress(trio.RunFinishedError):
-                    token.run_sync_soon(ended.set)
-
+        run = _FaultRun()
         try:
-            await trio.to_thread.run_sync(run, abandon_on_cancel=True)
+            await trio.to_thread.run_sync(lambda: run.end_with(outcome.capture(fault)), abandon_on_cancel=True)
         except trio.Cancelled:
             cancel()
-            with trio.move_on_after(_FAULT_ENDS_WITHIN_S, shield=True):
-                await ended.wait()
-            if self.bench.must_prove and not ended.is_set():
+            await run.wait_a_while()
+            if self.bench.must_prove and not run.ended.is_set():
                 raise LeftBehind(f"left behind by this test: the fault {name}, which does not end") from None
+            run.raise_error()
             raise
+        run.raise_error()
 
     def _soon(self, function: Callable[[], object]) -> None:
         if self._token is None or not self._thread.is_alive():
@@ -232,6 +233,35 @@ class BenchThread:
         self._token = trio.lowlevel.current_trio_token()
         self._begun.set()
         await self._leave.wait()
+
+
+class _FaultRun:
+    """A fault of a plan that runs in another thread: its end, and how it ended."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self._result: outcome.Outcome[object] | None = None
+        self._token = trio.lowlevel.current_trio_token()
+
+    def end_with(self, result: outcome.Outcome[object]) -> None:
+        """Keep how the fault ended. Any thread may call this, also after the end of the brokers."""
+        self._result = result
+        self.note_end()
+
+    def note_end(self) -> None:
+        """Set ``ended``, from any thread."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self.ended.set)
+
+    async def wait_a_while(self) -> None:
+        """Wait until the fault has ended, in a cancelled task, too, but not long."""
+        with trio.move_on_after(_FAULT_ENDS_WITHIN_S, shield=True):
+            await self.ended.wait()
+
+    def raise_error(self) -> None:
+        """Raise the exception of the fault, if it has one and was not cancelled only."""
+        if isinstance(self._result, outcome.Error) and not isinstance(self._result.error, asyncio.CancelledError):
+            self._result.unwrap()
 
 
 class _Call(Generic[T]):

@@ -392,3 +392,45 @@ def test_each_test_has_the_runner_that_it_requests(inner: Inner) -> None:
             "E *LeftBehind: *: a connection that it has opened by 'await' *",
         ]
     )
+
+
+def test_a_fault_that_fails_after_the_body_of_its_test_fails_the_test(inner: Inner) -> None:
+    test = """
+import asyncio, threading, time
+
+class TestPlans:
+    @pytest.fixture
+    def begun(self):
+        return threading.Event()
+
+    async def beside(self, begun):
+        begun.set()
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            raise ValueError("seen late, in asyncio")
+
+    def block(self, begun):
+        begun.set()
+        time.sleep(0.05)
+        raise ValueError("seen late, in a thread")
+
+    @pytest.mark.asyncio
+    async def test_in_the_loop_of_the_test(self, begun, embedded_broker, fault_plan):
+        await embedded_broker.restart()
+        fault_plan.at(0.0, self.beside, begun)
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+
+    @pytest.mark.asyncio
+    async def test_in_a_loop_of_its_own(self, begun, fault_plan):
+        fault_plan.at(0.0, self.beside, begun)
+        await asyncio.to_thread(begun.wait)
+
+    def test_plain(self, begun, fault_plan_blocking):
+        fault_plan_blocking.at(0.0, self.block, begun)
+        begun.wait()
+"""
+    result = inner(test)
+    result.assert_outcomes(passed=3, errors=3)
+    result.stdout.fnmatch_lines_random(["E *ValueError: seen late, in asyncio", "E *ValueError: seen late, in a thread"])
