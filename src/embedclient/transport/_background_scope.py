@@ -85,8 +85,9 @@ class TrioBackgroundScope(Generic[T]):
 
     async def _run(self) -> None:
         result = await outcome.acapture(self._stay)
-        if isinstance(result, outcome.Error) and not isinstance(result.error, trio.Cancelled):
-            self._keep(result.error)
+        failure = _without_cancellation(result.error) if isinstance(result, outcome.Error) else None
+        if failure is not None:
+            self._keep(failure)
         self._ended.set()
         self._entered.set()
         # A broker that failed has reported that: it was not forgotten only.
@@ -112,3 +113,10 @@ class TrioBackgroundScope(Generic[T]):
                 except trio.Cancelled:
                     self._is_forgotten = not self._leaving.is_set()
                     raise
+
+
+def _without_cancellation(error: BaseException) -> BaseException | None:
+    """Return what is beside a cancellation: a nursery of the block has both in one group. None: nothing."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1]
+    return None if isinstance(error, trio.Cancelled) else error
