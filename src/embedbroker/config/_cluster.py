@@ -219,7 +219,7 @@ def as_connectors(value: object) -> dict[str, TransportConfiguration]:
             raise TypeError(f"connectors must map names to URLs or TransportConfigurations, {name!r} is no name")
         if isinstance(connector, str):
             # Brokers of one process often name the same places. Parameters may hold passwords, which are not kept.
-            connector = _from_url(name, connector) if "?" in connector else _from_plain_url(name, connector)
+            connector = _from_url(name, connector) if "?" in connector else _copied(_from_plain_url(name, connector))
         elif not isinstance(connector, TransportConfiguration):
             kind = type(connector).__name__
             raise TypeError(f"connector {name!r} must be a URL or a TransportConfiguration, not of type {kind}")
@@ -261,3 +261,8 @@ def _from_url(name: str, url: str) -> TransportConfiguration:
 
 
 _from_plain_url = lru_cache(_PLAIN_URLS_MAX)(_from_url)
+
+
+def _copied(connector: TransportConfiguration) -> TransportConfiguration:
+    """Return a connector with parameters of its own, which a program may change: others are made from the same one."""
+    return evolve(connector, parameters=dict(connector.parameters), extra={})

@@ -135,6 +135,9 @@ class Loop(Protocol):
     def now(self) -> float:
         """Return the seconds of the event loop's clock."""
 
+    def current_run(self) -> object:
+        """Return an object that is the same one during this run of the event loop: another run has another clock."""
+
     async def sleep(self, seconds: float) -> None:
         """Pause the calling task."""
 

@@ -32,6 +32,7 @@ from embedclient.model import TLS, Entropy, TLSSettings, TransportConfiguration,
 from ._closing import CLOSE_TIMEOUT_S, settle_closing
 from ._core_session import ClientSession
 from ._edge import BackgroundScope, Edge, Loop
+from ._expiry import Expiry
 from ._opening import ClosedByBlock, Opening, ScopeOpening, end_background
 from ._ownership import own
 from ._url import ClientURL, DiscoverySettings, parse_url
@@ -122,7 +123,7 @@ class ServerLocator:
         self._topology = Topology()
         self._open_count = 0
         # The broker that the last search found, and until when it needs no other one.
-        self._found: tuple[TransportConfiguration, float] | None = None
+        self._found: tuple[TransportConfiguration, Expiry] | None = None
 
     def _make_loop(self) -> Loop:
         return trio_loop()
@@ -210,7 +211,7 @@ class ServerLocator:
                         self._found = None
                     else:
                         if search is not None and discovery.refresh_timeout_ms:
-                            self._found = connectors[0], self._loop.now() + discovery.refresh_timeout_ms / 1000
+                            self._found = connectors[0], Expiry(self._loop, discovery.refresh_timeout_ms / 1000)
                         yield ClientSessionFactory(edge, self.settings)
                         return
             connectors = ()
@@ -231,7 +232,7 @@ class ServerLocator:
 
     def _found_before(self) -> tuple[TransportConfiguration, ...]:
         """Return the broker that a search has found, if that is not too long ago."""
-        if self._found is None or self._loop.now() >= self._found[1]:
+        if self._found is None or self._found[1].is_over:
             return ()
         return (self._found[0],)
 

@@ -129,6 +129,9 @@ class TrioLoop:
     def now(self) -> float:
         return trio.current_time()
 
+    def current_run(self) -> object:
+        return trio.lowlevel.current_trio_token()
+
     async def sleep(self, seconds: float) -> None:
         await trio.sleep(seconds)
 

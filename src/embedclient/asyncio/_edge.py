@@ -679,6 +679,9 @@ class AsyncioLoop:
     def now(self) -> float:
         return asyncio.get_running_loop().time()
 
+    def current_run(self) -> object:
+        return asyncio.get_running_loop()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 

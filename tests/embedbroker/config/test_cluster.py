@@ -78,6 +78,14 @@ def test_connectors_map_names_to_urls_or_values(connectors: object) -> None:
         BrokerConfig(connectors=connectors)
 
 
+def test_brokers_of_the_same_urls_have_connectors_of_their_own() -> None:
+    first, second = BrokerConfig(connectors=CONNECTORS), BrokerConfig(connectors=CONNECTORS)
+    parameters = first.connectors["a"].parameters
+    assert isinstance(parameters, dict)
+    parameters["port"] = "2"
+    assert [each.connectors["a"].port for each in (second, BrokerConfig(connectors=CONNECTORS))] == [61617, 61617]
+
+
 def test_a_cluster_connection_names_connectors_that_exist() -> None:
     connection = ClusterConnection(connector="a", static_connectors=["b"])
     config = BrokerConfig(connectors=CONNECTORS, cluster_connections=connection)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -118,6 +119,39 @@ async def test_a_broker_that_was_found_needs_no_other_search_until_the_refresh_t
                 other.create_session_factory() as factory,
             ):
                 assert factory.connector == connector_of(broker)
+
+
+@pytest.mark.parametrize(("refresh_ms", "clocks", "is_known"), [(60_000, (0, 500), True), (1, (500, 0), False)])
+def test_the_refresh_timeout_counts_in_the_next_run_of_trio_too(
+    refresh_ms: int, clocks: tuple[int, int], is_known: bool
+) -> None:
+    """Each run has a clock of its own, also each connection of a blocking program."""
+    network = MemoryMulticast(Random(1), latency_s=0.1)
+    found = locator(network, f"?refreshTimeout={refresh_ms}&discoveryInitialWaitTimeout=1000")
+    in_time: list[bool] = []
+
+    async def search() -> None:
+        async with (
+            EmbeddedBroker(name="found") as broker,
+            broadcasting(network, connector_of(broker)),
+            found.create_session_factory(),
+        ):
+            pass
+
+    async def connect_again() -> None:
+        async with EmbeddedBroker(name="found"):
+            start = trio.current_time()
+            with suppress(ConnectionTimedOutException):
+                async with found.create_session_factory():
+                    pass
+            in_time.append(trio.current_time() == start)
+
+    for run, seconds in zip((search, connect_again), clocks, strict=True):
+        clock = MockClock(autojump_threshold=0)
+        clock.jump(seconds)
+        trio.run(run, clock=clock)
+        time.sleep(0.002)
+    assert in_time == [is_known]
 
 
 async def test_arguments_name_group_interface_and_wait_in_place_of_a_url() -> None:
