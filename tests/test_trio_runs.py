@@ -42,8 +42,32 @@ async def test_cannot_be_cancelled():
     with trio.CancelScope(shield=True):
         await never()
 
+@pytest.fixture
+def begun():
+    trio.run(never)
+
+@pytest.fixture
+def ended():
+    yield
+    trio.run(never)
+
+def test_of_a_fixture(begun):
+    pass
+
+def test_of_the_end_of_a_fixture(ended):
+    pass
+
 async def test_after_all():
     await trio.sleep(0)
+
+async def test_is_interrupted():
+    try:
+        await never()
+    except trio.Cancelled:
+        raise KeyboardInterrupt
+
+async def test_after_the_interrupt():
+    pass
 """
 
 
@@ -54,7 +78,7 @@ def test_a_test_that_hangs_fails_alone(pytester: pytest.Pytester) -> None:
     settings = ("timeout=0.2", "timeout_method=signal", f"pythonpath={Path(__file__).parent.parent}")
     options = [*(f"-pno:{plugin}" for plugin in left_out), *(f"-o{setting}" for setting in settings)]
     result = pytester.runpytest_subprocess(*options)
-    result.assert_outcomes(passed=2, failed=6)
+    result.assert_outcomes(passed=3, failed=6, errors=2)
     result.stdout.fnmatch_lines(
         [
             "*_ test_waits _*",
@@ -65,3 +89,7 @@ def test_a_test_that_hangs_fails_alone(pytester: pytest.Pytester) -> None:
             "  test_*.py:6 never: await trio.Event().wait()",
         ]
     )
+    result.stdout.fnmatch_lines(["*! KeyboardInterrupt !*"])
+    # Errors of fixtures come first.
+    for title in ("setup of test_of_a_fixture", "teardown of test_of_the_end_of_a_fixture"):
+        result.stdout.fnmatch_lines([f"*_ ERROR at {title} _*", "the time of this test was over; its tasks were here:"])

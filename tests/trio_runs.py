@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import signal
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -50,8 +50,24 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_call() -> Iterator[None]:
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    """Cancel a run of trio in a fixture when the time of the test is over."""
+    return (yield from _cancelled_in_time())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
     """Cancel the run of trio when the time of the test is over, also one that the test itself began."""
+    return (yield from _cancelled_in_time())
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Cancel a run of trio at the end of a fixture when the time of the test is over."""
+    return (yield from _cancelled_in_time())
+
+
+def _cancelled_in_time() -> Generator[None, object, object]:
     on_alarm = signal.getsignal(signal.SIGALRM)
     if not callable(on_alarm):
         return (yield)
@@ -66,17 +82,24 @@ def pytest_runtest_call() -> Iterator[None]:
         trio.lowlevel.current_trio_token().run_sync_soon(_cancel_run, waits)
 
     signal.signal(signal.SIGALRM, end)
+    result = None
     try:
         result = yield
     except BaseException as error:
-        if not waits:
+        if not waits or _stops_the_session(error):
             raise
         # A run that was not over is over as soon as nothing refers to it.
         traceback.clear_frames(error.__traceback__)
-        result = None
+    finally:
+        if signal.getsignal(signal.SIGALRM) is end:
+            signal.signal(signal.SIGALRM, on_alarm)
     if waits:
         pytest.fail("\n".join(["the time of this test was over; its tasks were here:", *waits]), pytrace=False)
     return result
+
+
+def _stops_the_session(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt | pytest.exit.Exception)
 
 
 def _cancel_run(waits: list[str]) -> None:
