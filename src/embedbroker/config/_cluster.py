@@ -264,5 +264,5 @@ _from_plain_url = lru_cache(_PLAIN_URLS_MAX)(_from_url)
 
 
 def _copied(connector: TransportConfiguration) -> TransportConfiguration:
-    """Return a connector with parameters of its own, which a program may change: others are made from the same one."""
+    """Return a connector whose parameters a program may change, as no other broker has them."""
     return evolve(connector, parameters=dict(connector.parameters), extra={})

@@ -78,7 +78,7 @@ def test_connectors_map_names_to_urls_or_values(connectors: object) -> None:
         BrokerConfig(connectors=connectors)
 
 
-def test_brokers_of_the_same_urls_have_connectors_of_their_own() -> None:
+def test_a_connector_that_changes_is_that_of_one_broker() -> None:
     first, second = BrokerConfig(connectors=CONNECTORS), BrokerConfig(connectors=CONNECTORS)
     parameters = first.connectors["a"].parameters
     assert isinstance(parameters, dict)

@@ -433,4 +433,6 @@ class TestPlans:
 """
     result = inner(test)
     result.assert_outcomes(passed=3, errors=3)
-    result.stdout.fnmatch_lines_random(["E *ValueError: seen late, in asyncio", "E *ValueError: seen late, in a thread"])
+    result.stdout.fnmatch_lines_random(
+        ["E *ValueError: seen late, in asyncio", "E *ValueError: seen late, in a thread"]
+    )
