@@ -43,6 +43,8 @@ _MOVE_COST = 4
 # the dispatcher, so the cost alone limits those of a step.
 _RUN_COST = 8
 _RUNS_MAX = 4
+# Bytes of messages that cost as much as one message beside that: they are copied, and may be recorded.
+_BYTES_PER_COST = 4096
 # Below all priorities of consumers: those get what they want first.
 _PRIORITY = -(1 << 40)
 _ANYCAST = 1
@@ -324,8 +326,8 @@ class Redistribution:
         # The dispatcher gives none meanwhile: a portion between would overtake what it has given.
         taker.consumer.credit.grant(0)
         for _ in range(_RUNS_MAX):
-            count, cost, more = self._move_portion(taker, given)
-            yield from repeat(None, count * cost)
+            cost, more = self._move_portion(taker, given)
+            yield from repeat(None, cost)
             if self._active.get(queue) is not taker:
                 return
             if not more:
@@ -336,28 +338,31 @@ class Redistribution:
         self._expected[taker] = None
         self._deferred.add(self._move_given(taker))
 
-    def _move_portion(self, taker: _Taker, given: list[Reference]) -> tuple[int, int, bool]:
+    def _move_portion(self, taker: _Taker, given: list[Reference]) -> tuple[int, bool]:
         """Move one portion, in one transaction.
 
         Returns:
-            How many messages left the queue, with those that were found expired on the way; what moving one of them
-            has cost; and whether more may follow that go the same way.
+            What it has cost, with the messages that were found expired on the way; and whether more may follow that
+            go the same way.
         """
         count, queue = len(given), taker.queue
         group = self.group_of(queue)
         only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
         if only is not None and not queue.consumers and queue.cursor is None:
-            if not given and (packed := self._packed_moves.move(queue, only, AT_ONCE_MAX, taker.refused)):
-                return packed, _RUN_COST, True
+            if not given:
+                packed, size = self._packed_moves.move(queue, only, AT_ONCE_MAX, taker.refused)
+                if packed:
+                    return packed * _RUN_COST + size // _BYTES_PER_COST, True
             # All go the same way: no turn of the dispatcher and no choice for each.
             run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
             count += looked_at
             given += run
         more = only is not None and count > 0
+        cost_of_bytes = sum([reference.message.memory_size for reference in given]) // _BYTES_PER_COST
         if only is not None and given and self._move_run(taker, given, only):
-            return count, _RUN_COST, more
+            return count * _RUN_COST + cost_of_bytes, more
         self._move(taker, given, only)
-        return count, _MOVE_COST, more
+        return count * _MOVE_COST + cost_of_bytes, more
 
     def _move_run(self, taker: _Taker, run: list[Reference], only: RemoteBinding) -> bool:
         """Move messages that all go the same way. Return False, without effect, if each must be looked at."""

@@ -7,6 +7,7 @@ cannot be read is left to those that look at each message. Does not depend on th
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import accumulate
 
 from .._observer import Observers
 from ..addressing._remote_binding import RemoteBinding
@@ -16,6 +17,9 @@ from ..settling._removal import Removal
 from ._placement import Placement
 
 __all__ = ["PackedMoves"]
+
+# Size of the messages that move as one portion: the one that exceeds it is the last.
+_BYTES_MAX = 1 << 20
 
 
 class PackedMoves:
@@ -29,8 +33,8 @@ class PackedMoves:
         self._removal = removal
         self._observers = observers
 
-    def move(self, queue: Queue, binding: RemoteBinding, limit: int, staying: Collection[int]) -> int:
-        """Move the first waiting messages to the broker of a binding, and return how many.
+    def move(self, queue: Queue, binding: RemoteBinding, limit: int, staying: Collection[int]) -> tuple[int, int]:
+        """Move the first waiting messages to the broker of a binding; return how many, and their size in bytes.
 
         Args:
             queue: The queue that they leave.
@@ -40,16 +44,19 @@ class PackedMoves:
         """
         observers, target = self._observers, binding.store_and_forward
         if observers.follow_messages or observers.decision.settled or not self._placement.takes_runs(target):
-            return 0
+            return 0, 0
         entries = queue.first_packed(limit)
         if not entries or (entries[0][6] and queue.durable is not target.durable):
-            return 0
+            return 0, 0
         if staying and not all(entry[5] not in staying for entry in entries):
-            return 0
+            return 0, 0
+        if sum([len(entry[4]) for entry in entries]) > _BYTES_MAX:
+            sizes = accumulate([len(entry[4]) for entry in entries])
+            del entries[1 + sum([size <= _BYTES_MAX for size in sizes]) :]
         copies = self._forwarding.copies_of_packed(entries, binding)
         if copies:
             del entries[len(copies) :]
             queue.take_packed(len(copies))
             self._placement.place_moved(copies, target, [entry[5] for entry in entries], queue)
             self._removal.finish_packed(queue, entries)
-        return len(copies)
+        return len(copies), sum([copy.memory_size for copy in copies])

@@ -174,6 +174,20 @@ def test_ids_of_messages_to_addresses_that_do_not_exist_here_never_meet(stage: S
     assert [split_id_with_address(value) for value in (b"", b"\0\0\0\2x", b"\0\0\0\1\xff")] == [None] * 3
 
 
+@pytest.mark.parametrize("stated", [None, RoutingType.ANYCAST, RoutingType.MULTICAST])
+def test_the_address_of_what_a_broker_had_that_scaled_down_is_as_its_send_needs_it(
+    stage: Stage, stated: RoutingType | None
+) -> None:
+    """A queue elsewhere with the name of its address may be a multicast one."""
+    for queue, address, routing_name in (("same", "same", "same"), ("own", "work", "work"), ("own", "news", "own")):
+        bind(stage, queue, address=address, routing_name=routing_name)
+        message = letter("m", address)
+        assert stage.kernel.router.send_on(message, stated, frozenset({7}), B, None) is None
+    found = [stage.kernel.address_manager.addresses[name].definition for name in ("same", "work", "news")]
+    assert [(each.anycast, each.multicast) for each in found[1:]] == [(True, False), (False, True)]
+    assert (found[0].anycast, found[0].multicast) == ((True, False) if stated else (False, True))
+
+
 def test_a_transaction_decides_about_the_copies_too(stage: Stage) -> None:
     bind(stage)
     stage.queue("topic", "orders", MULTICAST)
