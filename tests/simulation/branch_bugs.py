@@ -16,16 +16,24 @@ from embedbroker.kernel import (
 from embedbroker.kernel.transactions._visibility import references_of
 from embedbroker.storage import Journal
 from embedclient.model import Xid
+from tests.simulation.scenario import draw_plan
 
-from .hunting import Bug, last_account
+from .hunting import Bug, last_account, needs
 
 __all__ = ["BRANCH_BUGS"]
 
 
+def has_branches(seed: int) -> bool:
+    plan = draw_plan(seed)
+    return any(role.plan.branches for role in (*plan.producers, *plan.consumers))
+
+
+@needs(has_branches)
 def deliver_again_what_a_prepared_branch_took(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recovery, "lock_some", lambda self, limit: False)
 
 
+@needs(has_branches)
 def show_what_a_prepared_branch_sent(patch: pytest.MonkeyPatch) -> None:
     finish = Recovery.finish
 
@@ -41,6 +49,7 @@ def show_what_a_prepared_branch_sent(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Recovery, "finish", early)
 
 
+@needs(has_branches)
 def commit_half_of_a_branch(patch: pytest.MonkeyPatch) -> None:
     commit = XaBranches.commit
 

@@ -32,14 +32,31 @@ from embedclient.engine.core import Channel, ConnectionState
 from embedclient.errors import JMSException
 from embedclient.model import Instant
 from embedclient.wire.core import SessionStop
-from tests.simulation.scenario import run_seed
+from tests.simulation.scenario import draw_plan, run_seed
 
 from .branch_bugs import BRANCH_BUGS
 from .fault_points import fault_point, replace
-from .hunting import Bug, confirm_before_sync, every, forget_duplicate_ids, hunt, last_account, lose_a_prepared_branch
+from .hunting import (
+    Bug,
+    confirm_before_sync,
+    every,
+    forget_duplicate_ids,
+    hunt,
+    last_account,
+    lose_a_prepared_branch,
+    needs,
+)
 
 # A search through all the seeds takes half a minute, and more on a machine that does something else, too.
 pytestmark = [pytest.mark.search, pytest.mark.timeout(900)]
+
+
+def has_groups(seed: int) -> bool:
+    return any(producer.plan.group_count for producer in draw_plan(seed).producers)
+
+
+def has_groups_that_expire(seed: int) -> bool:
+    return any(producer.plan.group_count and producer.plan.expire_chance for producer in draw_plan(seed).producers)
 
 
 def skip_a_replayed_acknowledgement(patch: pytest.MonkeyPatch) -> None:
@@ -124,22 +141,27 @@ def forget_who_has_a_group(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "assign a group", forgetful)
 
 
+@needs(has_groups)
 def leave_messages_of_a_group_whose_consumer_is_gone(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "look at passed messages again", lambda self, lowest: None)
 
 
+@needs(has_groups_that_expire)
 def mark_a_message_that_expires_as_the_first(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "look at the expiration of a group", lambda self, message: False)
 
 
+@needs(has_groups)
 def rebalance_groups_with_messages_in_flight(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "wait for a rebalance", lambda self: None)
 
 
+@needs(has_groups)
 def rebalance_groups_in_the_middle_of_transactions(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "look for acknowledged messages", lambda self, queue: False)
 
 
+@needs(has_groups)
 def pause_for_ever_after_a_rebalance(patch: pytest.MonkeyPatch) -> None:
     replace(patch, "end a rebalance", lambda self: None)
 
