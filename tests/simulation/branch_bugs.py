@@ -25,7 +25,8 @@ __all__ = ["BRANCH_BUGS"]
 
 def has_branches(seed: int) -> bool:
     plan = draw_plan(seed)
-    return any(role.plan.branches for role in (*plan.producers, *plan.consumers))
+    of_producers = any(producer.plan.branches for producer in plan.producers)
+    return of_producers or any(consumer.plan.branches for consumer in plan.consumers)
 
 
 @needs(has_branches)
