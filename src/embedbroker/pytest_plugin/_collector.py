@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from threading import Lock
+from typing import ClassVar
 
 __all__ = ["CollectedSeldom"]
 
@@ -23,24 +24,31 @@ class CollectedSeldom:
     """
 
     _lock = Lock()
-    _count = 0
+    _entered: ClassVar[set[CollectedSeldom]] = set()
     _before: tuple[int, int, int] | None = None
     _raised: tuple[int, int, int] | None = None
 
     def __enter__(self) -> None:
+        try:
+            self._enter()
+        except BaseException:  # Ctrl-C may come between any two steps
+            self.__exit__()
+            raise
+
+    def _enter(self) -> None:
         kind = CollectedSeldom
         with kind._lock:
-            kind._count += 1
             before = gc.get_threshold()
-            if kind._count == 1 and 0 < before[0] < _YOUNG_OBJECTS:
+            if not kind._entered and 0 < before[0] < _YOUNG_OBJECTS:
                 kind._before, kind._raised = before, (_YOUNG_OBJECTS, *before[1:])
                 gc.set_threshold(*kind._raised)
+            kind._entered.add(self)
 
     def __exit__(self, *_error: object) -> None:
         kind = CollectedSeldom
         with kind._lock:
-            kind._count -= 1
-            if kind._count == 0 and kind._before is not None:
+            kind._entered.discard(self)
+            if not kind._entered and kind._before is not None:
                 if gc.get_threshold() == kind._raised:
                     gc.set_threshold(*kind._before)
                 kind._before = kind._raised = None

@@ -11,12 +11,13 @@ from pathlib import Path
 
 __all__ = ["check_no_artemis_journal"]
 
-# The last two are in the directory above the journal's, as Artemis makes it.
-_FILES = (
-    "activemq-data-*.amq",
-    "activemq-bindings-*.bindings",
-    "journal/activemq-data-*.amq",
-    "bindings/activemq-bindings-*.bindings",
+# The directory of the files itself, or one above it: that of all data, or that of the whole instance.
+_FILES = tuple(
+    f"{above}{replaced}{file}"
+    for own, file in (("journal", "activemq-data-*.amq"), ("bindings", "activemq-bindings-*.bindings"))
+    for above in ("", f"{own}/", f"data/{own}/")
+    # Artemis moves what a copy of another broker replaces, and may leave nothing else.
+    for replaced in ("", "oldreplica.*/")
 )
 _OWN_FILES = "*.journal"
 

@@ -111,6 +111,16 @@ def test_the_line_of_progress_of_many_messages() -> None:
     assert count_line(12_345, 2.0) == "sent 12,345 messages  6,172 per second"
 
 
+_OF_ARTEMIS = (
+    "cannot open directory {}: it holds the journal of an Apache Artemis broker, which cannot be read: choose "
+    "another directory, and let a bridge move the messages"
+)
+#: Kind of directory of Artemis, with one of its files.
+ARTEMIS_FILES = {
+    "of Artemis": "bindings/activemq-bindings-1.bindings",
+    "instance of Artemis": "data/journal/activemq-data-1.amq",
+    "replica of Artemis": "oldreplica.1/activemq-data-1.amq",
+}
 #: Kind of directory, with the reason on stderr.
 WRONG = {
     "missing": "cannot open directory {}: No such file or directory",
@@ -119,15 +129,12 @@ WRONG = {
     "locked away": "cannot open directory {}: Permission denied",
     "used": f"directory {{}} is used by broker 'busy' in this process ({os.getpid()})",
     "empty": "there is no journal in {}",
-    "of Artemis": (
-        "cannot open directory {}: it holds the journal of an Apache Artemis broker, which cannot be read: choose "
-        "another directory, and let a bridge move the messages"
-    ),
+    **dict.fromkeys(ARTEMIS_FILES, _OF_ARTEMIS),
 }
 #: A broker makes its directory, and begins a journal in it.
 MADE = {"missing", "empty"}
 #: An audit log is no journal.
-NOT_FOR_AUDIT = {"of Artemis"}
+NOT_FOR_AUDIT = set(ARTEMIS_FILES)
 
 
 @pytest.mark.parametrize("kind", WRONG)
@@ -135,9 +142,11 @@ def test_a_wrong_directory_has_one_exit_code_and_one_text(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("no journal")
-    for name in ("locked away", "empty", "of Artemis/bindings"):
+    for name in ("locked away", "empty"):
         (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "of Artemis" / "bindings" / "activemq-bindings-1.bindings").write_bytes(b"\0" * 16)
+    for name, place in ARTEMIS_FILES.items():
+        (tmp_path / name / place).parent.mkdir(parents=True)
+        (tmp_path / name / place).write_bytes(b"\0" * 16)
     directory = tmp_path / "file" / "data" if kind == "inside a file" else tmp_path / kind
     opened = os.open
 

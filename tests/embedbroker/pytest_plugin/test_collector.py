@@ -63,3 +63,21 @@ def test_a_threshold_that_the_test_sets_stays() -> None:
     with CollectedSeldom():
         gc.set_threshold(1_234, 5, 6)
     assert gc.get_threshold() == (1_234, 5, 6)
+
+
+def test_an_interrupt_while_it_is_entered_leaves_the_threshold_of_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_threshold, calls = gc.set_threshold, []
+
+    def interrupted(*threshold: int) -> None:
+        set_threshold(*threshold)
+        calls.append(threshold)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(gc, "set_threshold", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        CollectedSeldom().__enter__()
+    assert gc.get_threshold() == BEFORE
+    with CollectedSeldom():
+        assert gc.get_threshold() != BEFORE
+    assert gc.get_threshold() == BEFORE
