@@ -39,7 +39,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "start_in_front_of_a_stop_that_waits": 66,
         "take_a_consumer_for_granted": 49,
         "wait_for_a_silent_broker_for_ever": 10,
-        "wait_for_a_silent_client_for_ever": 21,
+        "wait_for_a_silent_client_for_ever": 9,
         "deliver_before_its_time": 2,
         "forget_the_time_of_delivery_in_a_restart": 2,
         "redeliver_at_once": 2,
