@@ -75,7 +75,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "drop_a_write_on_the_way": 15,
         "drop_what_was_chosen_and_is_gone": 186,
         "forget_a_consumer": 2,
-        "forget_decisions_in_a_restart": 6,
+        "forget_decisions_in_a_restart": 9,
         "forget_the_end_of_a_consumer": 2,
         "forward_what_is_rolled_back": 2,
         "give_a_repeated_message_another_id": 15,
