@@ -28,7 +28,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "let_a_commit_overtake_a_rollback": 6,
         "lose_a_prepared_branch": 37,
         "lose_what_a_second_session_adds_to_a_branch": 5,
-        "mark_a_message_that_expires_as_the_first": 44,
+        "mark_a_message_that_expires_as_the_first": 560,
         "pause_for_ever_after_a_rebalance": 11,
         "rebalance_groups_in_the_middle_of_transactions": 108,
         "rebalance_groups_with_messages_in_flight": 11,
