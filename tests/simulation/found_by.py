@@ -139,10 +139,10 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "forget_words_in_a_restart": 53,
         "give_one_word_to_several": 37,
         "give_way_to_nobody": 6,
-        "go_on_whatever_the_others_say": 12,
-        "go_on_without_asking": 12,
+        "go_on_whatever_the_others_say": 16,
+        "go_on_without_asking": 16,
         "say_yes_although_it_sees_the_live_broker": 3,
         "say_yes_without_giving_a_word": 6,
-        "take_over_whatever_the_others_say": 3,
+        "take_over_whatever_the_others_say": 2,
     },
 }
