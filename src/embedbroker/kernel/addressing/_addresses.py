@@ -447,11 +447,11 @@ class AddressManager:
         """Ensure that the dead letter and expiry addresses of settings exist, with their queues."""
         # Where each address gets its queue there, a common one would take everything once more.
         if settings.dead_letter_address and not settings.auto_create_dead_letter_resources:
-            self.provide(settings.dead_letter_address)
+            self._provide(settings.dead_letter_address)
         if settings.expiry_address and not settings.auto_create_expiry_resources:
-            self.provide(settings.expiry_address)
+            self._provide(settings.expiry_address)
 
-    def provide(self, name: str) -> None:
+    def _provide(self, name: str) -> None:
         """Ensure that an address keeps its messages.
 
         In a durable anycast queue of its name, if it has no other queue.

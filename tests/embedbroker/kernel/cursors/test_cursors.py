@@ -182,7 +182,7 @@ def test_what_followers_send_is_behind_what_they_are_told_of(stage: Stage, trans
 def test_what_goes_back_within_a_commit_is_behind_what_the_commit_sent(stage: Stage) -> None:
     """Case 3: a delivery that was the last attempt moves to the queue that the transaction sent to."""
     stage.queue("work")
-    stage.kernel.address_manager.provide("dead")
+    stage.kernel.address_manager.provide_targets(AddressSettings(dead_letter_address="dead"))
     _consumer, dead = stage.consumer(stage.session(), "dead")
     session = stage.session(transacted=True)
     consumer, _taker = stage.consumer(session, "work")
