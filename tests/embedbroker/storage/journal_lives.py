@@ -73,6 +73,8 @@ def count_moment(recorded: RecordedJournal, state: ModelState, hits: Counter[str
     hits["set not settled"] += bool(statistics.unsettled_commit_sets)
     hits["cursor"] += bool(state.cursors)
     hits["divert"] += bool(state.diverts)
+    moves = [point for (name, _), point in recorded.history if name == "move_message"]
+    hits["move on its way"] += any(point > journal.reached for point in moves)
     hits["settings"] += bool(state.settings)
     count_changes(recorded, hits)
     hits["ids cleared"] += sum([name == "clear_duplicate_ids" for (name, _), _ in recorded.history])
@@ -138,6 +140,7 @@ def live(
     diverts: bool = False,
     manages: bool = False,
     clears: bool = False,
+    moves: bool = False,
 ) -> Counter[str]:
     """One directory through several lives; returns how often interesting moments were hit."""
     random = Random(seed)
@@ -149,6 +152,7 @@ def live(
         workload = manner.workload.on(random, state)
         workload.decides, workload.marks, workload.reads = decides, marks, reads
         workload.diverts, workload.manages, workload.clears = diverts, manages, clears
+        workload.moves = moves
         use(recorded, workload, random.choice(manner.calls), looks=manner.looks)
         assert journal.state is JournalState.READY, (seed, journal.failure)
         assert not any("compaction found damage" in note for note in journal.notes), (seed, journal.notes)

@@ -118,6 +118,11 @@ class ModelState:
         else:
             self.messages[message.message_id] = message, {queue: [position, 0] for queue, position in references}
 
+    def move_message(self, message: StoredMessage, queue_id: int, replaced: int, origin_id: int) -> None:
+        """A message takes the place of one in another queue."""
+        self.add_message(message, 0, [(queue_id, message.message_id)])
+        self.acknowledge(replaced, origin_id, 0)
+
     def add_message_once(
         self, message: StoredMessage, references: Sequence[tuple[int, int]], entry: DuplicateId
     ) -> None:
@@ -384,6 +389,9 @@ class RecordedJournal:
                 self.journal.acknowledge_run([message_id], queue_id, transaction_id)  # type: ignore[arg-type]
             case "add_message", (message, transaction_id, [(queue_id, position)]) if message.message_id % 3 == 0:  # type: ignore[attr-defined]
                 self.journal.add_run([message], transaction_id, queue_id, position)  # type: ignore[arg-type, list-item]
+            case "move_message", (message, queue_id, replaced, origin_id):
+                position = message.message_id  # type: ignore[attr-defined]
+                self.journal.add_run([message], 0, queue_id, position, [replaced], origin_id)  # type: ignore[arg-type, list-item]
             case _:
                 getattr(self.journal, name)(*arguments)
         self.history.append(((name, arguments), self.journal.point()))

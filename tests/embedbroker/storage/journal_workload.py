@@ -60,6 +60,8 @@ class Workload:
     manages: bool = False
     # Whether the duplicate ids of addresses are cleared.
     clears: bool = False
+    # Whether messages move from one queue to another.
+    moves: bool = False
 
     @classmethod
     def on(cls, random: Random, state: ModelState) -> Workload:
@@ -102,6 +104,7 @@ class Workload:
             *([(4, self._change_queue), (2, self._pause_address)] if self.manages else ()),
             *([(3, self._set_address), (3, self._set_security), (1, self._remove_settings)] if self.manages else ()),
             *([(1, self._clear), (6, self._add_once)] if self.clears else ()),
+            *([(12, self._move)] if self.moves else ()),
             *([(2, self._decide), (1, self._forget_outcome)] if self.decides else ()),
             *([(3, self._mark), (1, self._unmark), (6, self._commit_set), (6, self._prepare)] if self.marks else ()),
         ]
@@ -179,6 +182,17 @@ class Workload:
     def _acknowledge(self) -> Call | None:
         reference = self._reference()
         return ("acknowledge", (*reference, 0)) if reference else None
+
+    def _move(self) -> Call | None:
+        """A copy takes the place of a message in another queue; it has neither a group nor a time of delivery."""
+        reference = self._reference()
+        queues = [queue for queue in self.state.queues if reference is not None and queue != reference[1]]
+        if reference is None or not queues:
+            return None
+        message = self._message()
+        while message.is_directed:
+            message = self._message()
+        return "move_message", (message, self.random.choice(queues), *reference)
 
     def _count(self) -> Call | None:
         reference = self._reference()

@@ -51,11 +51,11 @@ def test_places_of_readers_are_lost_in_no_crash() -> None:
     assert hits["cursor"] >= 25, hits
 
 
-def test_diverts_are_lost_in_no_crash() -> None:
+def test_diverts_are_lost_in_no_crash_and_a_message_that_moves_is_in_one_queue() -> None:
     hits: Counter[str] = Counter()
     for seed in range(5000, 5000 + CASES // 2):
-        hits += live(seed, SimulatedDisk(), diverts=True)
-    assert hits["divert"] >= 25, hits
+        hits += live(seed, SimulatedDisk(), diverts=True, moves=True)
+    assert hits["divert"] >= 25 and hits["move on its way"] >= 25, hits
 
 
 CHANGES = (
