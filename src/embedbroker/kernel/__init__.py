@@ -40,7 +40,7 @@ from .addressing._cluster_groups import ClusterGroups, GroupingHandler, RoutingU
 from .addressing._divert_table import DivertTable
 from .addressing._diverts import Divert, DivertedMessage
 from .addressing._internal_bindings import InternalBinding
-from .addressing._remote_binding import RemoteBinding
+from .addressing._remote_binding import RemoteBinding, common_routing_type
 from .addressing._views import AddressView, QueueRequest, QueueUpdate, QueueView
 from .cursors._cursors import CursorRefused, Cursors, CursorState, Pin, Reading
 from .message._body import LARGE, RESIDENT, Body
@@ -192,6 +192,7 @@ __all__ = [
     "When",
     "XaBranches",
     "XaRefused",
+    "common_routing_type",
     "copiers_by",
     "name_in_text",
     "name_of",

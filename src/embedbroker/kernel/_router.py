@@ -20,7 +20,7 @@ from ._refusal import Refused, name_in_text
 from .addressing._address import Address
 from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._bindings import Chosen
-from .addressing._remote_binding import RemoteBinding
+from .addressing._remote_binding import RemoteBinding, common_routing_type
 from .addressing._routing_context import RoutingContext
 from .message._message import Message
 from .queueing._queue import Queue
@@ -427,9 +427,9 @@ class Router:
 
     def _create_address_of(self, name: str, stated: int | None) -> Address | Refused:
         """Create the address of a queue of another broker, if the settings allow that, as for any send."""
-        addresses = self._address_manager
-        allowed = bool(self._settings.of(name).auto_create_addresses)
-        return addresses.ensure_address(name, addresses.remote_routing_type(name, stated), allowed=allowed)
+        manager, settings = self._address_manager, self._settings.of(name)
+        routing_type = common_routing_type(manager.remote_bindings_of(name), stated, settings)
+        return manager.ensure_address(name, routing_type, allowed=bool(settings.auto_create_addresses))
 
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from embedbroker.kernel import BRIDGE_ID_PREFIX, Kernel, Queue, split_id_with_address
+from embedbroker.kernel import BRIDGE_ID_PREFIX, Kernel, Queue, common_routing_type, split_id_with_address
 from embedclient.agent import Call, LocatorSettings
 from embedclient.engine import ConnectionDialer
 from embedclient.errors import JMSException
@@ -383,7 +383,8 @@ class ScaleDown:
             elif values and not address.name.startswith(_INTERNAL):
                 found.append((address.name, address.definition.anycast, values))
         for name, values in elsewhere.items():
-            found.append((name, manager.remote_routing_type(name) == RoutingType.ANYCAST, values))
+            bindings, settings = manager.remote_bindings_of(name), self._kernel.settings.of(name)
+            found.append((name, common_routing_type(bindings, None, settings) == RoutingType.ANYCAST, values))
         return found
 
     def _send_ids(self, remote: RemoteBroker, cache: str, values: list[bytes]) -> Work[bool]:

@@ -125,19 +125,6 @@ class AddressManager:
         """
         return self.resolution.remote_at(address_name)
 
-    def remote_routing_type(self, address_name: str, stated: int | None = None) -> int:
-        """Return the routing type with which to create an address that has queues at other brokers only.
-
-        Args:
-            address_name: Name of the address.
-            stated: Routing type of a send to it; it counts if the bindings may have either. Without one, the settings
-                of the address count.
-        """
-        default = self.settings.of(address_name).default_queue_routing_type
-        assert default is not None
-        found = [binding.routing_type for binding in self.remote_bindings_of(address_name)]
-        return next((each for each in [*found, stated] if each is not None), default)
-
     # -- addresses -----------------------------------------------------------------------------------------------
 
     def create_address(

@@ -7,18 +7,19 @@ nor on the choice among bindings (see `Rotation`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import blake2b
 
 from attrs import Factory, define, field
 
-from embedbroker.config import MessageLoadBalancing
+from embedbroker.config import AddressSettings, MessageLoadBalancing
 from embedclient.model import RoutingType
 
 from ..message._message import Message
 from ..queueing._queue import Queue
 from ..selector._selector import Selector
 
-__all__ = ["RemoteBinding", "announced_group", "group_of"]
+__all__ = ["RemoteBinding", "announced_group", "common_routing_type", "group_of"]
 
 # Ids from this one on are of no queue here: those come from one counter, which begins at 1.
 _ANNOUNCED_IDS_FROM = 1 << 62
@@ -143,6 +144,20 @@ class RemoteBinding:
         self.consumer_count = 0
         self._consumer_filters.clear()
         return filters
+
+
+def common_routing_type(bindings: Iterable[RemoteBinding], stated: int | None, settings: AddressSettings) -> int:
+    """Return the routing type with which to create an address that has queues at other brokers only.
+
+    Args:
+        bindings: Bindings of those queues.
+        stated: Routing type of a send to the address; it counts if each binding may have either.
+        settings: Settings of the address; they count without one.
+    """
+    default = settings.default_queue_routing_type
+    assert default is not None
+    found = [binding.routing_type for binding in bindings]
+    return next((each for each in [*found, stated] if each is not None), default)
 
 
 def announced_group(routing_name: str) -> int:
