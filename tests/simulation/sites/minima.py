@@ -53,6 +53,7 @@ CLUSTER_MINIMA_PER_1000: Mapping[Moment, int] = {
     Moment.SENT_IN_FORMED_CLUSTER: 37_000,
     Moment.SENT_IN_PART_OF_CLUSTER: 4_000,
     Moment.ROLLBACK: 1_000,
+    Moment.IN_DOUBT_WHOLE: 5,
     Moment.IN_DOUBT_ABSENT: 20,
     Moment.TAKEN_IN_ORDER: 20_000,
     Moment.SUBSCRIPTION_CREATED: 1_000,
