@@ -47,7 +47,7 @@ def test_each_message_is_taken_once_while_nodes_crash() -> None:
 
 def test_nothing_is_lost_or_doubled_while_pairs_fail_over() -> None:
     campaign = Campaign.of_sites(FAILOVER_MINIMA_PER_1000)
-    campaign.add(run_failover_seed(1))
+    campaign.add(run_failover_seed(2))
     assert campaign.passed and campaign.hits[Moment.TARGET_FAILED_OVER] >= 2
 
 
