@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from embedbroker.replication import EndingKind, ReplicaState, ReplicatorState
-from embedbroker.storage import FaultKind, JournalState, Lane, Rename
+from embedbroker.storage import DiskFault, FaultKind, JournalState, Lane, Read, Rename
 from embedbroker.storage.journal._segments import COMPACTING
 from embedbroker.testing._disk import SimulatedDisk
 from tests.embedbroker.replication.pair import Backup, Pair, Primary, opened
@@ -142,7 +142,11 @@ class History:
         self.hits["primary crashed in sync" if confirmed_by_both else "primary crashed alone"] += 1
         for work, results in primary.worker.under_way.values():
             left = work.operations[len(results) :]
-            primary.disk.run(left[: random.randrange(len(left) + 1)])
+            try:
+                primary.disk.run(left[: random.randrange(len(left) + 1)])
+            except DiskFault as fault:
+                # A copy that was given up still reads a file that has another name by now.
+                assert fault.kind is FaultKind.MISSING and all(isinstance(each, Read) for each in left)
         primary.disk.crash(random)
         own = pair.check(primary.disk, crash=False)
         takes_over = False
