@@ -129,8 +129,8 @@ class BenchThread:
                 raise self._ended() from None
             raise call.result.error
         assert call.result is not None
-        # What the function did to connections is at their sockets by now. Clients in this loop notice it first: what the
-        # test calls next is not a call that was under way.
+        # What the function did to connections is at their sockets by now.
+        # Clients in this loop must notice it before the next call of the test.
         for _ in range(_TURNS_TO_NOTICE):
             await asyncio.sleep(0)
         return call.result.unwrap()
