@@ -97,7 +97,12 @@ def hunt(
 
 
 def failed_by_itself(bug: Bug, failure: ScenarioFailed) -> bool:
-    """Return True if the code of the bug raised the error: then it uses what a refactoring took away."""
+    """Return True if the code of the bug raised the error: then it uses what a refactoring took away.
+
+    An error of a call that has other arguments names the function, and is raised outside of it.
+    """
+    if isinstance(failure.__cause__, TypeError) and str(failure.__cause__).startswith(f"{bug.__name__}."):
+        return True
     step = failure.__cause__.__traceback__ if failure.__cause__ is not None else None
     if step is None or not isinstance(failure.__cause__, AttributeError | TypeError):
         return False

@@ -68,12 +68,14 @@ def forget_the_number_that_was_claimed(patch: pytest.MonkeyPatch) -> None:
     """The record of a broker that goes on alone lacks it."""
     write = RecordFile.write
 
-    def forgetful(self: RecordFile, record: ReplicaRecord, then: Callable[[], None] | None = None) -> None:
+    def forgetful(
+        self: RecordFile, record: ReplicaRecord, then: Callable[[], None] | None = None, *more: Any, **named: Any
+    ) -> None:
         if then is not None and record.epoch > self.record.epoch:
             self.record = record
             then()
         else:
-            write(self, record, then)
+            write(self, record, then, *more, **named)
 
     patch.setattr(RecordFile, "write", forgetful)
 

@@ -218,11 +218,12 @@ def settle_the_message_of_another_consumer(patch: pytest.MonkeyPatch) -> None:
         references: Collection[Reference],
         outcome: Outcome,
         transaction: Transaction | None = None,
-        **more: Any,
+        *more: Any,
+        **named: Any,
     ) -> None:
         confuses = outcome is Outcome.ACCEPTED and transaction is None
         mistaken = [taken_instead(queue, reference) if confuses else reference for reference in references]
-        settle(self, queue, mistaken, outcome, transaction, **more)
+        settle(self, queue, mistaken, outcome, transaction, *more, **named)
 
     def taken_instead(queue: Queue, reference: Reference) -> Reference:
         for other in queue.consumers:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
+from typing import Any
 
 import pytest
 
@@ -55,23 +57,35 @@ def test_no_seed_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
         seeds_run(monkeypatch, 90, lambda seed: False)
 
 
-def test_a_bug_that_fails_by_itself_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def use_a_name_that_is_gone(broker: type[Any], patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broker, "begin", lambda self, now: self._gone)
+
+
+def have_other_arguments(broker: type[Any], patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broker, "begin", lambda self: None)
+
+
+@pytest.mark.parametrize("bug", [use_a_name_that_is_gone, have_other_arguments])
+def test_a_bug_that_fails_by_itself_finds_nothing(
+    monkeypatch: pytest.MonkeyPatch, bug: Callable[[type[Any], pytest.MonkeyPatch], None]
+) -> None:
     class Broker:
-        def begin(self) -> None:
+        def begin(self, now: int) -> None:
             raise AttributeError("the broker fails")
 
-    def use_a_name_that_is_gone(patch: pytest.MonkeyPatch) -> None:
-        patch.setattr(Broker, "begin", lambda self: self._gone)
+    @wraps(bug)
+    def in_broker(patch: pytest.MonkeyPatch) -> None:
+        bug(Broker, patch)
 
     def run(seed: int) -> SeedResult:
         try:
-            Broker().begin()
-        except AttributeError as error:
+            Broker().begin(1)
+        except (AttributeError, TypeError) as error:
             raise ScenarioFailed(seed, str(error), []) from error
         raise AssertionError("it fails")
 
-    with pytest.raises(pytest.fail.Exception, match="use_a_name_that_is_gone uses a name that is gone"):
-        hunt("KIND", use_a_name_that_is_gone, run, monkeypatch, lambda name, value: None)
+    with pytest.raises(pytest.fail.Exception, match=f"{bug.__name__} uses a name that is gone"):
+        hunt("KIND", in_broker, run, monkeypatch, lambda name, value: None)
 
 
 def test_each_known_seed_is_an_ordinary_one_of_a_bug_that_is_hunted() -> None:
