@@ -182,6 +182,7 @@ def remove_what_moves_before_the_confirmation(patch: pytest.MonkeyPatch) -> None
     replace(patch, "wait for the confirmation of a move", hasty)
 
 
+@needs(has_scale_downs)
 def drop_what_was_chosen_and_is_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Forwarding, "chosen", lambda self, message, address, ids: address.chosen(ids))
 
