@@ -133,11 +133,11 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "let_a_life_that_ended_write_on": 3,
     },
     "VOTES": {
-        "begin_whoever_gives_way": 33,
+        "begin_whoever_gives_way": 63,
         "begin_with_data_that_somebody_else_has": 3,
         "forget_how_many_there_were": 52,
         "forget_words_in_a_restart": 53,
-        "give_one_word_to_several": 37,
+        "give_one_word_to_several": 15,
         "give_way_to_nobody": 6,
         "go_on_whatever_the_others_say": 16,
         "go_on_without_asking": 16,
