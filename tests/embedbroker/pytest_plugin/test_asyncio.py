@@ -259,8 +259,7 @@ class TestPlans:
     async def test_in_the_loop_of_the_test(self, until, embedded_broker, fault_plan):
         await embedded_broker.restart()
         fault_plan.at(0.0, self.beside, until)
-        while not until.is_set():
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(until.wait)
 
     @pytest.mark.asyncio
     async def test_in_a_loop_of_its_own(self, until, fault_plan):
@@ -396,12 +395,18 @@ def test_each_test_has_the_runner_that_it_requests(inner: Inner) -> None:
 
 def test_a_fault_that_fails_after_the_body_of_its_test_fails_the_test(inner: Inner) -> None:
     test = """
-import asyncio, threading, time
+import asyncio, threading
 
 class TestPlans:
     @pytest.fixture
     def begun(self):
         return threading.Event()
+
+    @pytest.fixture
+    def ended(self):
+        ended = threading.Event()
+        yield ended
+        ended.set()
 
     async def beside(self, begun):
         begun.set()
@@ -410,25 +415,24 @@ class TestPlans:
         finally:
             raise ValueError("seen late, in asyncio")
 
-    def block(self, begun):
+    def block(self, begun, ended):
         begun.set()
-        time.sleep(0.05)
+        ended.wait()
         raise ValueError("seen late, in a thread")
 
     @pytest.mark.asyncio
     async def test_in_the_loop_of_the_test(self, begun, embedded_broker, fault_plan):
         await embedded_broker.restart()
         fault_plan.at(0.0, self.beside, begun)
-        while not begun.is_set():
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(begun.wait)
 
     @pytest.mark.asyncio
     async def test_in_a_loop_of_its_own(self, begun, fault_plan):
         fault_plan.at(0.0, self.beside, begun)
         await asyncio.to_thread(begun.wait)
 
-    def test_plain(self, begun, fault_plan_blocking):
-        fault_plan_blocking.at(0.0, self.block, begun)
+    def test_plain(self, begun, fault_plan_blocking, ended):
+        fault_plan_blocking.at(0.0, self.block, begun, ended)
         begun.wait()
 """
     result = inner(test)
