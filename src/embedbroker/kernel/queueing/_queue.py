@@ -751,7 +751,7 @@ class Queue:
     def first_packed(self, limit: int) -> list[PackedReference]:
         """Return the first waiting messages, all durable or none, up to one that has expired, without taking them.
 
-        None where deliveries have rules of their own, and unless they are deep in the backlog; see `take_packed`.
+        Empty where deliveries follow other rules, and unless the messages are deep in the backlog; see `take_packed`.
         """
         if self._holds or self.definition.exclusive or isinstance(self.dispatcher, GroupDispatcher):
             return []
