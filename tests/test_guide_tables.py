@@ -15,6 +15,7 @@ import pytest
 from attrs import NOTHING, fields
 
 from embedbroker import (
+    AcceptorConfig,
     AddressFullPolicy,
     AddressSettings,
     BridgeConfig,
@@ -148,6 +149,12 @@ def test_every_setting_of_a_bridge_is_there_with_its_default() -> None:
         name: "" if value is NOTHING else value.value if isinstance(value, BridgeRoutingType) else repr(value)
         for name, value in defaults.items()
     }
+
+
+def test_every_setting_of_an_acceptor_is_there_with_its_default() -> None:
+    shown = {codes(row[0])[0]: "".join(codes(row[1])) for row in only_table("embedding", "Several acceptors")}
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(AcceptorConfig)}
+    assert shown == {name: "" if value is NOTHING else repr(value) for name, value in defaults.items()}
 
 
 def test_every_setting_of_a_grouping_handler_is_there_with_its_default() -> None:

@@ -11,6 +11,7 @@ from embedclient._lazy import lazy_names
 
 if TYPE_CHECKING:
     from .config import (
+        AcceptorConfig,
         AddressConfiguration,
         AddressFullPolicy,
         AddressSettings,
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AcceptorConfig",
     "AddressConfiguration",
     "AddressFullPolicy",
     "AddressInfo",
@@ -112,8 +114,8 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".config": (
-            "AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType BroadcastGroup "
-            "BrokerConfig BrokerSettings ClusterConnection Colocated DiscoveryGroup DivertConfiguration "
+            "AcceptorConfig AddressConfiguration AddressFullPolicy AddressSettings BridgeConfig BridgeRoutingType "
+            "BroadcastGroup BrokerConfig BrokerSettings ClusterConnection Colocated DiscoveryGroup DivertConfiguration "
             "DivertRoutingType GroupingHandlerConfig GroupingHandlerType GuestLogin HAPolicy LockManager "
             "MessageLoadBalancing PrimaryOnly QueueConfiguration ReplicationBackup ReplicationPrimary ResourceLimits "
             "Role ScaleDown SecuritySetting SharedStoreBackup SharedStorePrimary User WildcardConfiguration"

@@ -58,8 +58,9 @@ class LinkObserver(Protocol):
 class Membership:
     """The membership of a broker by one of its cluster connections. ``now`` must be set before any other call.
 
-    Of several, one has the accepted connections: clients and other brokers receive its members. The others have
-    only links that they dial, and follow its role, as in Artemis.
+    It has the connections of the acceptors that belong to it: clients and other brokers receive its members there.
+    Of several, the default one also has those of acceptors without a cluster connection, and the others follow its
+    role.
 
     Args:
         config: The configuration.
@@ -604,7 +605,8 @@ def own_connector(config: BrokerConfig, settings: ClusterConnection | None) -> T
     """
     if settings is not None and settings.connector is not None:
         return config.connectors[settings.connector].announced
-    parameters = {"host": config.host, "port": str(config.port)}
-    if config.tls is not None:
+    acceptor = config.acceptor_of(settings)
+    parameters = {"host": acceptor.host, "port": str(acceptor.port)}
+    if acceptor.tls is not None:
         parameters["sslEnabled"] = "true"
     return TransportConfiguration(config.name, parameters=parameters)

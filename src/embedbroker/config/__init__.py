@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from embedclient._lazy import lazy_names
 
+from ._acceptors import AcceptorConfig, as_acceptors
 from ._address_settings import AddressFullPolicy, AddressSettings, AddressSettingsRepository
 from ._addresses import AddressConfiguration, QueueConfiguration
 from ._bridges import (
@@ -72,6 +73,7 @@ __all__ = [
     "DEFAULT_CLUSTER_USER",
     "HOST_CONNECTOR",
     "PERMISSIONS",
+    "AcceptorConfig",
     "AddressConfiguration",
     "AddressFullPolicy",
     "AddressSettings",
@@ -115,6 +117,7 @@ __all__ = [
     "WildcardConfiguration",
     "address_settings_as_json",
     "address_settings_of_json",
+    "as_acceptors",
     "as_connectors",
     "as_diverts",
     "bridge_as_json",

@@ -9,10 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, get_args
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, field, fields, frozen
 
-from embedclient.model import TLS, TLSSettings, TransportConfiguration, as_tls, describe_name, did_you_mean
+from embedclient.model import TLS, TransportConfiguration, as_tls, describe_name, did_you_mean
 
+from ._acceptors import ANY_HOST, AcceptorConfig, as_acceptors, host, tls_text
 from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration, as_addresses
 from ._bridges import BridgeConfig, as_bridges, check_bridges
@@ -68,20 +69,12 @@ AUDIT_SEGMENTS_MIN = 4
 # Address of the broker's own services, which is bound already.
 _SERVICES_ADDRESS = "embedbroker.services"
 
-# Hosts with which a broker listens on all addresses of its machine.
-_ANY_HOST = ("0.0.0.0", "::")
+# What a broker with a list of acceptors has in each of them instead.
+_OF_ONE_ACCEPTOR = ("host", "port", "acceptor_name", "anycast_prefixes", "multicast_prefixes", "tls")
 
 _whole = whole(0)
 _positive = whole(1)
 _time = whole(-1)
-
-
-def _host(config: BrokerConfig, attribute: Attribute[str], value: object) -> None:
-    text(config, attribute, value)
-    if not str(value).strip():
-        raise ValueError(
-            f"host must name an address to listen on, such as 127.0.0.1, or 0.0.0.0 for all, not {value!r}"
-        )
 
 
 def _user_source(_config: BrokerConfig, _attribute: Attribute[Any], value: object) -> None:
@@ -180,8 +173,9 @@ def _cluster_connections(
         for name in (*connection.static_connectors, *own):
             if name not in config.connectors:
                 raise ValueError(f"{place}: there is no connector {name!r}{did_you_mean(name, config.connectors)}")
-        if connection.connector is None and config.host in _ANY_HOST:
-            raise ValueError(f"{place} needs a connector: other brokers cannot connect to {config.host!r}")
+        here = config.acceptor_of(connection).host
+        if connection.connector is None and here in ANY_HOST:
+            raise ValueError(f"{place} needs a connector: other brokers cannot connect to {here!r}")
         check_discovery_group(place, connection.discovery_group, config.discovery_groups)
     policies = [config.own_policy, *([config.ha_policy.backup] if isinstance(config.ha_policy, Colocated) else [])]
     for policy in policies:
@@ -191,6 +185,22 @@ def _cluster_connections(
             raise ValueError(
                 f"ha_policy {type(policy).__name__} has cluster_name {wanted!r}, and cluster_connections has"
                 f" {names}: it must be the name of one"
+            )
+
+
+def _acceptors(config: BrokerConfig | None, _attribute: Attribute[Any], value: tuple[AcceptorConfig, ...]) -> None:
+    if config is None or not value:
+        return
+    for name in _OF_ONE_ACCEPTOR:
+        if getattr(config, name) != getattr(fields(BrokerConfig), name).default:
+            raise ValueError(f"acceptors beside {name}: each of the acceptors has its own; leave {name} out")
+    clusters = [each.name for each in config.cluster_connections]
+    for acceptor in value:
+        wanted = acceptor.cluster_connection
+        if wanted is not None and wanted not in clusters:
+            raise ValueError(
+                f"acceptors: {describe_name(acceptor.name)!r} has cluster_connection {wanted!r}, which does not exist"
+                f"{did_you_mean(wanted, clusters)}; name one of cluster_connections, or leave it out"
             )
 
 
@@ -207,10 +217,10 @@ def _broadcast_groups(
                     f"{did_you_mean(name, config.connectors)}"
                 )
         has_other = config.cluster_connection is not None and config.cluster_connection.connector is not None
-        if not group.connectors and not has_other and config.host in _ANY_HOST:
+        here = config.acceptor_of(config.cluster_connection).host
+        if not group.connectors and not has_other and here in ANY_HOST:
             raise ValueError(
-                f"broadcast_groups: group {group.name!r} needs connectors: other brokers cannot connect to"
-                f" {config.host!r}"
+                f"broadcast_groups: group {group.name!r} needs connectors: other brokers cannot connect to {here!r}"
             )
 
 
@@ -221,10 +231,6 @@ def _bridges(config: BrokerConfig | None, _attribute: Attribute[Any], value: tup
 
 def _shown_by_name(connectors: Mapping[str, TransportConfiguration]) -> str:
     return repr({describe_name(name): connector for name, connector in connectors.items()})
-
-
-def _tls_text(value: TLS | None) -> str:
-    return repr(value) if value is None or isinstance(value, TLSSettings) else type(value).__name__
 
 
 def _settings(value: Mapping[str, AddressSettings | Mapping[str, Any]] | None) -> dict[str, AddressSettings]:
@@ -319,6 +325,8 @@ class BrokerConfig:
         anycast_prefixes: Prefixes of addresses by which clients state the routing type anycast.
         multicast_prefixes: Prefixes for the routing type multicast.
         tls: `TLSSettings` or an ``ssl.SSLContext`` of a server: clients must use TLS. None: no TLS.
+        acceptors: Several places where the broker listens, in place of one with ``host``, ``port``, ``acceptor_name``,
+            prefixes and ``tls``: ``[AcceptorConfig("clients", port=61616), AcceptorConfig("brokers", port=61617)]``.
         data_directory: Directory of the journal; None keeps everything in memory.
         ha_policy: Part of the broker in a live and backup group.
         node_manager_lock_directory: Directory of the lock files of such a group; None: the data directory.
@@ -425,12 +433,13 @@ class BrokerConfig:
     """
 
     name: str = field(default="embedbroker", validator=named)
-    host: str = field(default="127.0.0.1", validator=_host)
+    host: str = field(default="127.0.0.1", validator=host)
     port: int = field(default=0, validator=whole(0, 65_535))
     acceptor_name: str = field(default="artemis", validator=named)
     anycast_prefixes: tuple[str, ...] = field(default=(), converter=as_tuple, validator=prefixes)
     multicast_prefixes: tuple[str, ...] = field(default=(), converter=as_tuple, validator=prefixes)
-    tls: TLS | None = field(default=None, validator=as_tls, repr=_tls_text)
+    tls: TLS | None = field(default=None, validator=as_tls, repr=tls_text)
+    acceptors: tuple[AcceptorConfig, ...] = field(default=(), converter=as_acceptors, validator=_acceptors)
     data_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
     ha_policy: HAPolicy = field(factory=PrimaryOnly, validator=_ha_policy)
     node_manager_lock_directory: str | None = field(default=None, converter=as_path, validator=optional(path))
@@ -529,6 +538,24 @@ class BrokerConfig:
         wanted = getattr(self.own_policy, "cluster_name", None)
         named = [each for each in self.cluster_connections if wanted in (None, each.name)]
         return named[0] if named else None
+
+    @property
+    def listens_at(self) -> tuple[AcceptorConfig, ...]:
+        """The places where the broker listens: ``acceptors``, or the one that ``host`` and others describe."""
+        if self.acceptors:
+            return self.acceptors
+        of_one = (self.host, self.port, self.anycast_prefixes, self.multicast_prefixes, self.tls)
+        return (AcceptorConfig(self.acceptor_name, *of_one),)
+
+    def acceptor_of(self, connection: ClusterConnection | None) -> AcceptorConfig:
+        """Return the acceptor at which other brokers join by a cluster connection.
+
+        Args:
+            connection: One of ``cluster_connections``; None is the default one.
+        """
+        own = [] if connection is None else [connection.name]
+        names = [None, *own] if connection in (None, self.cluster_connection) else own
+        return next((each for each in self.listens_at if each.cluster_connection in names), self.listens_at[0])
 
     @property
     def is_secured(self) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from embedclient.model import TLS, TransportConfiguration
 
+from ._acceptors import AcceptorConfig
 from ._address_settings import AddressSettings
 from ._addresses import AddressConfiguration
 from ._bridges import BridgeConfig
@@ -42,6 +43,7 @@ class BrokerSettings(TypedDict, total=False):
     anycast_prefixes: Sequence[str]
     multicast_prefixes: Sequence[str]
     tls: TLS | None
+    acceptors: Sequence[AcceptorConfig | Nested]
     data_directory: str | PathLike | None
     ha_policy: HAPolicy
     node_manager_lock_directory: str | PathLike | None

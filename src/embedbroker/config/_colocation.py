@@ -6,6 +6,7 @@ Responsible for names, ports and directories, as Artemis chooses them. Does not 
 from __future__ import annotations
 
 from copy import copy
+from typing import Any
 from urllib.parse import quote
 
 from attrs import evolve
@@ -94,7 +95,7 @@ def hosted_backup(
     return evolve(
         host,
         name=f"{host.name}-{suffix}",
-        port=0 if scales_down else _shifted_port(host.port, offset),
+        **_shifted_places(host, None if scales_down else offset),
         connectors=connectors,
         cluster_connections=clusters,
         ha_policy=policy,
@@ -129,6 +130,18 @@ def _to_host(scale_down: ScaleDown) -> ScaleDown:
 
 def _beside(directory: str | None, suffix: str) -> str | None:
     return None if directory is None else directory.rstrip("/") + suffix
+
+
+def _shifted_places(host: BrokerConfig, offset: int | None) -> dict[str, Any]:
+    """Return where a hosted backup listens, by the fields of its configuration; None: at free ports."""
+
+    def shifted(port: int) -> int:
+        return 0 if offset is None else _shifted_port(port, offset)
+
+    return {
+        "port": shifted(host.port),
+        "acceptors": [evolve(acceptor, port=shifted(acceptor.port)) for acceptor in host.acceptors],
+    }
 
 
 def _shifted_port(port: int, offset: int) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TLSSettings
 
+from ._acceptors import AcceptorConfig
 from ._bridges import BridgeConfig
 from ._broker import BrokerConfig
 from ._cluster import ClusterConnection
@@ -102,7 +103,7 @@ def _of_colocation(config: BrokerConfig) -> Iterator[str]:
 
 
 def _of_shifted_ports(config: BrokerConfig, colocated: Colocated) -> Iterator[str]:
-    ports = [config.port] + [
+    ports = [acceptor.port for acceptor in config.listens_at] + [
         connector.port
         for name, connector in config.connectors.items()
         if name not in colocated.excludes
@@ -119,10 +120,13 @@ def _of_shifted_ports(config: BrokerConfig, colocated: Colocated) -> Iterator[st
 
 
 def _of_tls(config: BrokerConfig) -> Iterator[str]:
-    for name in dict.fromkeys(each.connector for each in config.cluster_connections):
-        if name is None or config.connectors[name].factory == IN_VM_CONNECTOR_FACTORY:
+    reported = set()
+    for connection in config.cluster_connections:
+        name = connection.connector
+        if name is None or name in reported or config.connectors[name].factory == IN_VM_CONNECTOR_FACTORY:
             continue
-        if config.tls is not None and not config.connectors[name].is_secure:
+        reported.add(name)
+        if config.acceptor_of(connection).tls is not None and not config.connectors[name].is_secure:
             yield (
                 f"tls with the connector {name!r}, which has no TLS: clients and brokers that are referred to this"
                 " broker cannot connect; add sslEnabled=true to the connector, unless it leads to a proxy that adds TLS"
@@ -188,13 +192,18 @@ def _of_users(config: BrokerConfig) -> Iterator[str]:
 
 def exposure(config: BrokerConfig) -> str | None:
     """Return the warning of a broker that serves other machines without users; None for any other broker."""
-    has_certificates = isinstance(config.tls, TLSSettings) and config.tls.need_client_auth
-    if config.is_secured or config.security_enabled is not None or _is_loopback(config.host) or has_certificates:
+    acceptors = config.listens_at
+    open_hosts = [each.host for each in acceptors if not _is_loopback(each.host) and not _has_certificates(each)]
+    if config.is_secured or config.security_enabled is not None or not open_hosts:
         return None
     return (
-        f"host={config.host!r} without users: each client that reaches the broker may do everything; set users, or"
+        f"host={open_hosts[0]!r} without users: each client that reaches the broker may do everything; set users, or"
         " security_enabled=False to keep it so"
     )
+
+
+def _has_certificates(acceptor: AcceptorConfig) -> bool:
+    return isinstance(acceptor.tls, TLSSettings) and acceptor.tls.need_client_auth
 
 
 def _is_loopback(host: str) -> bool:

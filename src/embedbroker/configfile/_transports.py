@@ -1,7 +1,7 @@
 """``acceptors`` and ``connectors``: where the broker listens, and names for the places of brokers.
 
-Responsible for choosing the acceptor that is opened, the first one that serves CORE over TCP, and for reporting the
-treatment of the others. Does not depend on how a broker listens.
+Responsible for choosing the acceptors that are opened, those that serve CORE over TCP, and for reporting the treatment
+of the others. Does not depend on how a broker listens.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import AcceptorConfig, BrokerConfig, as_acceptors
 from embedclient.model import (
     ACCEPTOR_PARAMETERS,
     CONNECTOR_PARAMETERS,
@@ -32,39 +32,58 @@ __all__ = ["acceptor_values", "connector_of", "connector_refs", "connectors_of",
 
 _FAMILIAR = {"sslEnabled": "false", "autoStart": "true"}
 _PREFIXES = {"anycastPrefix": "anycast_prefixes", "multicastPrefix": "multicast_prefixes"}
-_IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout", *_PREFIXES}
+_IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout", "clusterConnection", *_PREFIXES}
+_DEFAULT_NAME = BrokerConfig().acceptor_name
 
 
 def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> dict[str, Any]:
     """Return the fields of a `BrokerConfig` that the acceptors set."""
-    values: dict[str, Any] = {}
     holder = core.take("acceptors")
     elements = [] if holder is None else holder.take_all("acceptor")
     if not elements:
         findings.warn(f"{core.place}/acceptors", "there are none: this broker listens on a free port of 127.0.0.1")
-        return values
+        return {}
     names: dict[str, Element] = {}
-    opened = 0
+    opened: list[tuple[Element, TransportURL]] = []
     reasons: list[str] = []
     all_readable = True
     for element in elements:
         if name := element.attribute("name"):
             named_once(names, name, element, element.place, findings)
+            if names[name] is not element:
+                continue
         url = _url(element, ACCEPTOR_PARAMETERS, findings)
         if url is None:
             all_readable = False
             continue
-        reason = _why_not(url) or ("this broker opens one acceptor" if opened else "")
+        reason = _why_not(url)
         if reason:
             findings.warn(element.place, f"is not opened: {reason}")
             reasons.append(reason)
         else:
-            opened += 1
-            _open(element, url, tls, values, findings)
+            opened.append((element, url))
     # The error of an acceptor that cannot be read is enough: it may be the one to open.
     if all_readable and not opened:
         findings.refuse(f"{core.place}/acceptors", f"none of them can be opened: {'; '.join(reasons)}")
-    return values
+    if len(opened) == 1 and "clusterConnection" not in opened[0][1].parameters:
+        [(element, url)] = opened
+        return _of_one(_acceptor(element, url, BrokerConfig, tls, findings))
+    acceptors: list[AcceptorConfig] = []
+    for element, url in opened:
+        values = _acceptor(element, url, AcceptorConfig, tls, findings)
+        acceptor = AcceptorConfig(**{"name": _DEFAULT_NAME, **values})
+        try:
+            as_acceptors([*acceptors, acceptor])
+        except ValueError as error:
+            findings.refuse(element.place, str(error).partition(": ")[2])
+        else:
+            acceptors.append(acceptor)
+    return {"acceptors": acceptors} if acceptors else {}
+
+
+def _of_one(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a broker with one acceptor."""
+    return {"acceptor_name" if name == "name" else name: value for name, value in values.items()}
 
 
 def _why_not(url: TransportURL) -> str:
@@ -93,10 +112,15 @@ def _protocols(url: TransportURL) -> list[str]:
     return [entry.strip().upper() for entry in listed.split(",") if entry.strip()]
 
 
-def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[str, Any], findings: Findings) -> None:
-    values["host"], values["port"] = url.host, url.port
+def _acceptor(
+    element: Element, url: TransportURL, kind: type[Any], tls: TLSParameters, findings: Findings
+) -> dict[str, Any]:
+    """Return the values of an acceptor by the names of an `AcceptorConfig`; ``kind`` has its limits."""
+    values: dict[str, Any] = {"host": url.host, "port": url.port}
     if name := element.attribute("name"):
-        values["acceptor_name"] = name
+        values["name"] = name
+    if cluster := url.parameters.get("clusterConnection"):
+        values["cluster_connection"] = cluster
     if url.other_hosts:
         findings.warn(
             element.place, f"this broker listens on one host, {url.host}, not on {', '.join(url.other_hosts)}"
@@ -111,8 +135,8 @@ def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[
         listed = [each.strip() for each in url.parameters.get(name, "").split(",")]
         if any(listed):
             values[setting] = tuple(each for each in listed if each)
-    _limit(element, url, "connectionsAllowed", values, findings)
-    _limit(element, url, "handshake-timeout", values, findings)
+    _limit(element, url, "connectionsAllowed", values, kind, findings)
+    _limit(element, url, "handshake-timeout", values, kind, findings)
     idle = [
         name
         for name, value in url.parameters.items()
@@ -120,9 +144,12 @@ def _open(element: Element, url: TransportURL, tls: TLSParameters, values: dict[
     ]
     if idle:
         findings.warn(element.place, f"parameters without effect here: {', '.join(idle)}")
+    return values
 
 
-def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any], findings: Findings) -> None:
+def _limit(
+    element: Element, url: TransportURL, name: str, values: dict[str, Any], kind: type[Any], findings: Findings
+) -> None:
     if name not in url.parameters:
         return
     field, reader = {
@@ -137,7 +164,7 @@ def _limit(element: Element, url: TransportURL, name: str, values: dict[str, Any
         return
     # In Artemis -1 means no limit. Time can be without one; of connections the broker's own is high.
     if value >= 0:
-        store(values, field, value, BrokerConfig, element.place, findings)
+        store(values, field, value, kind, element.place, findings)
     elif field == "handshake_timeout_ms":
         values[field] = 0
 

@@ -1,4 +1,4 @@
-"""The control ``acceptor``: the place on the network where a broker accepts connections.
+"""The control ``acceptor``: a place on the network where a broker accepts connections.
 
 Responsible for the attributes and operations of Artemis. Does not depend on listeners and connections: a task of the
 host starts and stops them.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import AcceptorConfig
 from embedbroker.kernel import Kernel, TaskKind
 
 from ._registry import Attribute, Call, Control, HostCall, Operation
@@ -19,17 +19,23 @@ __all__ = ["ACCEPTOR", "ACCEPTOR_ATTRIBUTES", "ACCEPTOR_FACTORY"]
 ACCEPTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyAcceptorFactory"
 
 
-def _parameters(config: BrokerConfig) -> dict[str, str]:
+def _parameters(acceptor: AcceptorConfig) -> dict[str, str]:
     """Return the parameters as a URL of Artemis has them: texts, without passwords."""
-    return {"scheme": "tcp", "host": config.host, "port": str(config.port), **tls_parameters(config.tls)}
+    place = {"scheme": "tcp", "host": acceptor.host, "port": str(acceptor.port)}
+    cluster = acceptor.cluster_connection
+    return {**place, **({} if cluster is None else {"clusterConnection": cluster}), **tls_parameters(acceptor.tls)}
+
+
+def _acceptor(call: Call) -> AcceptorConfig:
+    return next(each for each in call.kernel.config.listens_at if each.name == call.name)
 
 
 def _same(answer: object) -> object:
     return answer
 
 
-def _started(_call: Call) -> HostCall:
-    return HostCall(TaskKind.LOOK_AT_ACCEPTOR, None, _same)
+def _started(call: Call) -> HostCall:
+    return HostCall(TaskKind.LOOK_AT_ACCEPTOR, call.name, _same)
 
 
 def _start(call: Call) -> HostCall:
@@ -46,17 +52,17 @@ def _switch(call: Call, task: TaskKind, observers: list[Callable[..., None]], li
     def finish(port: object) -> None:
         # No port: the acceptor was in that state already.
         if isinstance(port, int) and port:
-            call.kernel.observers.call(observers, call.kernel.config.host, port)
+            call.kernel.observers.call(observers, _acceptor(call).host, port)
             _log(call, line)
 
-    return HostCall(task, None, finish)
+    return HostCall(task, call.name, finish)
 
 
 def _reload(call: Call) -> HostCall:
     def finish(_answer: object) -> None:
         _log(call, f"reloaded the TLS files of acceptor {call.name!r}")
 
-    return HostCall(TaskKind.RELOAD_ACCEPTOR, None, finish)
+    return HostCall(TaskKind.RELOAD_ACCEPTOR, call.name, finish)
 
 
 def _log(call: Call, line: str) -> None:
@@ -64,7 +70,7 @@ def _log(call: Call, line: str) -> None:
 
 
 def _exists(kernel: Kernel, name: str) -> bool:
-    return name == kernel.config.acceptor_name
+    return any(name == each.name for each in kernel.config.listens_at)
 
 
 ACCEPTOR = Control(
@@ -73,7 +79,7 @@ ACCEPTOR = Control(
         Attribute("Name", "String", lambda call: call.name, "Name."),
         Attribute("FactoryClassName", "String", lambda call: ACCEPTOR_FACTORY, "Class that makes it in Artemis."),
         Attribute(
-            "Parameters", "Map", lambda call: _parameters(call.kernel.config), "Parameters of its URL; no passwords."
+            "Parameters", "Map", lambda call: _parameters(_acceptor(call)), "Parameters of its URL; no passwords."
         ),
         Attribute("Started", "boolean", _started, "It accepts connections."),
     ),
@@ -89,8 +95,7 @@ ACCEPTOR = Control(
 
 
 def _acceptors(call: Call) -> list[Transport]:
-    config = call.kernel.config
-    return [Transport(config.acceptor_name, ACCEPTOR_FACTORY, _parameters(config))]
+    return [Transport(each.name, ACCEPTOR_FACTORY, _parameters(each)) for each in call.kernel.config.listens_at]
 
 
 ACCEPTOR_ATTRIBUTES = (
@@ -98,7 +103,7 @@ ACCEPTOR_ATTRIBUTES = (
         "Acceptors",
         "Object[]",
         lambda call: as_rows(_acceptors(call)),
-        "Name, class and parameters of each acceptor; there is one.",
+        "Name, class and parameters of each acceptor.",
     ),
     Attribute("AcceptorsAsJSON", "String", lambda call: as_json(_acceptors(call)), "The same as JSON."),
 )

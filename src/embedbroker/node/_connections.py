@@ -61,6 +61,13 @@ class Connections(Part):
         )
         self.output = BufferLimits(shares.output, "output_total_bytes_max", "output that its peer does not read")
         self._config = config
+        self._acceptors = config.listens_at
+        # The connections of each acceptor that has a limit, and some that have ended since.
+        self._of_limited = {
+            number: dict[int, None]()
+            for number, acceptor in enumerate(self._acceptors)
+            if acceptor.connections_max is not None
+        }
         self._core = core
         self._log = log
         # Links that gathered output, or were closed, since the last `run`.
@@ -68,16 +75,41 @@ class Connections(Part):
         self.waiting: list[ConnectionPort] = []
 
     def on_accepted(self, accepted: Accepted, now: Instant, *, serving: bool) -> None:
-        link = ConnectionPort(accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.waiting)
+        link = ConnectionPort(
+            accepted.connection, accepted.peer, self._config.output_high_water_bytes, self.waiting, accepted.acceptor
+        )
         if not serving:
             link.close("the broker is not running")
+        elif self._is_full(accepted.acceptor):
+            acceptor = self._acceptors[accepted.acceptor]
+            self._log.warning(
+                f"{accepted.peer}: refused, {acceptor.connections_max} connections are open at acceptor"
+                f" {acceptor.name!r}"
+            )
+            link.close("too many connections")
         elif len(self.served) + len(self.newcomers) >= self._config.connections_max and not self.make_room(now):
             self._log.warning(f"{accepted.peer}: refused, {self._config.connections_max} connections are open")
             link.close("too many connections")
         else:
-            timeout = self._config.handshake_timeout_ms
+            timeout = self._handshake_timeout_ms(link)
             deadline = now.monotonic + timeout / 1000 if timeout else None
             self.newcomers[accepted.connection] = _Newcomer(link, deadline)
+            if accepted.acceptor in self._of_limited:
+                self._of_limited[accepted.acceptor][accepted.connection] = None
+
+    def _is_full(self, number: int) -> bool:
+        """Return True if an acceptor has as many connections as its own limit allows."""
+        known = self._of_limited.get(number)
+        limit = self._acceptors[number].connections_max
+        if known is None or limit is None or len(known) < limit:
+            return False
+        for ended in [each for each in known if each not in self.served and each not in self.newcomers]:
+            del known[ended]
+        return len(known) >= limit
+
+    def _handshake_timeout_ms(self, link: ConnectionPort) -> int:
+        own = self._acceptors[link.acceptor].handshake_timeout_ms
+        return self._config.handshake_timeout_ms if own is None else own
 
     def on_certificate(self, received: CertificateReceived) -> None:
         newcomer = self.newcomers.get(received.connection)
@@ -195,7 +227,8 @@ class Connections(Part):
         """Check time to live, handshake time-outs and peers that do not read. Runs every check interval."""
         for newcomer in [n for n in self.newcomers.values() if n.deadline is not None and now.monotonic >= n.deadline]:
             del self.newcomers[newcomer.link.id]
-            self._log.info(f"{newcomer.link.peer}: closed, no handshake within {self._config.handshake_timeout_ms} ms")
+            timeout = self._handshake_timeout_ms(newcomer.link)
+            self._log.info(f"{newcomer.link.peer}: closed, no handshake within {timeout} ms")
             newcomer.link.close("no handshake")
         for silent in [each for each in self._silent.values() if each.has_identified_itself]:
             del self._silent[silent.link.id]

@@ -68,10 +68,14 @@ __all__ = [
 
 @frozen
 class Accepted:
-    """A peer connected. ``connection`` is a number chosen by the host, larger than any that it used before."""
+    """A peer connected. ``connection`` is a number chosen by the host, larger than any that it used before.
+
+    ``acceptor`` is the index of the place where it connected, in `BrokerConfig.listens_at`.
+    """
 
     connection: int
     peer: str
+    acceptor: int = 0
 
 
 @frozen

@@ -10,7 +10,7 @@ A step never raises for what a peer or a disk does. An assertion that fails is a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import assert_never
 
 from attrs import evolve
 
@@ -64,9 +64,6 @@ from ._owner_requests import OwnerRequests
 from ._scaling_down import ScaledParts, ScalingDown
 from ._schedule import make_schedule
 
-if TYPE_CHECKING:
-    from embedbroker.ha.replication import ReplicaDisk
-
 __all__ = ["Node"]
 
 
@@ -113,11 +110,11 @@ class Node:
         self.connections = Connections(config, self.core, memory_limit_bytes, log)
         self._dials = OutgoingConnections(config, log)
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
-        self.cluster = self.core.cluster = roles.cluster
+        self.cluster = roles.cluster
+        self.core.clusters.update((each.settings.name, each) for each in roles.clusters)
         self._clusters, self.discovery, self.activation = roles.clusters, roles.discovery, roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
-        self.replica_disk: ReplicaDisk | None = roles.replica_disk
-        self.core.replica = self.replica_disk
+        self.replica_disk = self.core.replica = roles.replica_disk
         self._completions = DiskCompletions(journal, self.replica_disk, roles.grants)
         self._admission = Admission(self.core, self.connections, self.cluster, step.output)
         subsystems = Subsystems(

@@ -24,6 +24,7 @@ class ConnectionPort:
     """
 
     __slots__ = (
+        "acceptor",
         "alive",
         "certificate_subject",
         "close_reason",
@@ -41,9 +42,13 @@ class ConnectionPort:
         "slow",
     )
 
-    def __init__(self, link_id: int, peer: str, high_water: int, dirty: list[ConnectionPort]) -> None:
+    def __init__(
+        self, link_id: int, peer: str, high_water: int, dirty: list[ConnectionPort], acceptor: int = 0
+    ) -> None:
         self.id = link_id
         self.peer = peer
+        #: Index of the acceptor at which the peer connected.
+        self.acceptor = acceptor
         #: Subject of the certificate by which TLS has verified the peer; None without one.
         self.certificate_subject: str | None = None
         self.out: list[Buffer] = []

@@ -25,6 +25,7 @@ import trio
 from attrs import evolve, fields_dict
 
 from embedbroker.config import (
+    AcceptorConfig,
     BrokerConfig,
     Colocated,
     LockManager,
@@ -177,16 +178,25 @@ class EmbeddedBroker:
     def url(self) -> str:
         """The address that clients connect to over TCP, for example ``tcp://127.0.0.1:40123``.
 
-        With TLS it ends in ``?sslEnabled=true``.
+        With TLS it ends in ``?sslEnabled=true``. Of a broker with several acceptors it is that of the first one.
 
         Raises:
             IllegalStateException: the broker does not run, or is not live. `vm_url` and `port` raise it, too.
         """
-        if not self._serving().port:
-            return self.vm_url
-        host = self.config.host
-        parameters = "" if self.config.tls is None else "?sslEnabled=true"
-        return f"tcp://{f'[{host}]' if ':' in host else host}:{self._serving().port}{parameters}"
+        return next(iter(self.urls.values()), self.vm_url)
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The addresses that clients connect to over TCP, by the names of the acceptors; the first one is `url`.
+
+        Raises:
+            IllegalStateException: the broker does not run, or is not live.
+        """
+        return {
+            acceptor.name: _url_of(acceptor, port)
+            for acceptor, port in zip(self.config.listens_at, self._serving().ports(), strict=True)
+            if port
+        }
 
     @property
     def vm_url(self) -> str:
@@ -195,7 +205,7 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
-        """The TCP port that the broker listens on."""
+        """The TCP port that the broker listens on; that of the first acceptor."""
         return self._serving().port
 
     @property
@@ -731,6 +741,12 @@ def observe(broker: EmbeddedBroker, observer: Observer) -> None:
     broker._watch.observer = observer
 
 
+def _url_of(acceptor: AcceptorConfig, port: int) -> str:
+    host = acceptor.host
+    parameters = "" if acceptor.tls is None else "?sslEnabled=true"
+    return f"tcp://{f'[{host}]' if ':' in host else host}:{port}{parameters}"
+
+
 def life_of(broker: EmbeddedBroker) -> Life:
     """Return the current life of a broker.
 
@@ -937,8 +953,13 @@ class ThreadedBroker:
         return self._broker.url
 
     @property
+    def urls(self) -> dict[str, str]:
+        """The URLs that clients connect to, by the names of the acceptors."""
+        return self._broker.urls
+
+    @property
     def port(self) -> int:
-        """The TCP port that the broker listens on."""
+        """The TCP port that the broker listens on; that of the first acceptor."""
         return self._broker.port
 
     @property

@@ -9,12 +9,14 @@ would be unknown.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import trio
 from attrs import evolve
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import AcceptorConfig, BrokerConfig
 from embedclient.errors import ResourceAllocationException
 from embedclient.model import TLS, TLSSettings, TransportConfiguration
 from embedclient.tls import AcceptorTLS, TLSStoreError
@@ -33,14 +35,14 @@ from embedclient.transport import (
 if TYPE_CHECKING:
     from embedclient.transport import Datagrams
 
-__all__ = ["Endpoint", "Network", "open_endpoint"]
+__all__ = ["Acceptor", "Endpoint", "Network", "open_endpoint"]
 
 
 class Network(Protocol):
     """The replacement of TCP and the ``vm://`` names for a broker."""
 
     async def listen(self, config: BrokerConfig) -> list[Listener]:
-        """Accept peers. A first listener without a port is one for the ``vm://`` name of the broker.
+        """Accept peers at the first acceptor. A first listener without a port is for the ``vm://`` name of the broker.
 
         Raises:
             OSError: the address is not available; the text names it.
@@ -54,13 +56,99 @@ class Network(Protocol):
         """
 
 
+@runtime_checkable
+class NetworkOfAcceptors(Network, Protocol):
+    """A `Network` in which a broker may have several acceptors."""
+
+    async def listen_at(self, config: BrokerConfig, number: int) -> list[Listener]:
+        """Accept peers at an acceptor beside the first one, given by its index.
+
+        Raises:
+            OSError: the address is not available; the text names it.
+        """
+
+
+class Acceptor:
+    """One place where a broker listens."""
+
+    def __init__(self, config: AcceptorConfig, title: str, reservation: TcpReservation | None = None) -> None:
+        self.config = config
+        #: The port that it had last; 0 before the first time.
+        self.port = 0
+        self._title = title
+        self._reservation = reservation
+        self._tls = None if config.tls is None else AcceptorTLS(config.tls)
+
+    async def listen(self, port: int, listen: Callable[[], Awaitable[list[Listener]]] | None) -> list[Listener]:
+        """Accept peers.
+
+        Args:
+            port: Port to listen on, if the configuration leaves it open; 0 takes a free one.
+            listen: What listens in place of TCP; None: TCP.
+
+        Raises:
+            ResourceAllocationException: the text names the address that is not available.
+        """
+        tls = self._tls
+        try:
+            if tls is not None:
+                tls.check()
+            listeners = await (self._listen_tcp(port) if listen is None else listen())
+        except (TransportLost, OSError, TLSStoreError) as error:
+            self.give_back()
+            raise _refused(self.config, self._title, error) from error
+        self.port = listeners[0].port if listeners else 0
+        # A listener without a port is for clients of this process, whose bytes leave it for no network.
+        return [TLSListener(each, tls) if tls is not None and each.port else each for each in listeners]
+
+    async def _listen_tcp(self, port: int) -> list[Listener]:
+        if self._reservation is not None:
+            return [*self._reservation.listen()]
+        return [*await listen_tcp(self.config.host, self.config.port or port)]
+
+    def reload(self) -> None:
+        """Read the files of TLS again, for connections from now on.
+
+        Raises:
+            ResourceAllocationException: the files cannot be used, and what they were before stays in force.
+        """
+        if self._tls is not None:
+            try:
+                self._tls.reload()
+            except TLSStoreError as error:
+                raise ResourceAllocationException(str(error)) from error
+
+    def keep(self) -> None:
+        """Reserve the port while the listeners are closed: the broker will listen again.
+
+        Raises:
+            ResourceAllocationException: the port is in use already.
+        """
+        if self._reservation is None:
+            return
+        try:
+            self._reservation.take_back()
+        except OSError as error:
+            self._reservation = None
+            raise _refused(self.config, self._title, error) from error
+
+    def give_back(self) -> None:
+        """Release the port; this broker will not listen on it."""
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.close()
+
+
 class Endpoint:
-    """The addresses of one broker. ``config`` names the TCP port."""
+    """The addresses of one broker. ``config`` names the TCP ports, ``reservations`` has those that are taken already.
+
+    The acceptors, and what belongs to them, have the order of `BrokerConfig.listens_at`.
+    """
 
     def __init__(
         self,
         config: BrokerConfig,
-        reservation: TcpReservation | None,
+        reservations: Mapping[str, TcpReservation],
         network: Network | None = None,
         datagrams: Datagrams | None = None,
     ) -> None:
@@ -69,49 +157,43 @@ class Endpoint:
         self.datagrams = datagrams
         #: Whether clients in the same trio run find the broker by its name, too.
         self.has_vm_name = network is None
+        self.acceptors = [
+            Acceptor(each, f"acceptor {each.name!r}: " if config.acceptors else "", reservations.get(each.name))
+            for each in config.listens_at
+        ]
         self._network = network
-        self._reservation = reservation
-        self._acceptor_tls = None if config.tls is None else AcceptorTLS(config.tls)
 
-    async def listen(self, port: int = 0) -> list[Listener]:
-        """Accept peers.
+    async def listen(self) -> list[list[Listener]]:
+        """Accept peers at every acceptor, or at none of them.
+
+        Raises:
+            ResourceAllocationException: the text names the address that is not available.
+        """
+        opened: list[list[Listener]] = []
+        try:
+            for number in range(len(self.acceptors)):
+                opened.append(await self.listen_at(number))
+        except BaseException:  # a cancellation, too, must not leave ports taken
+            for listener in chain.from_iterable(opened):
+                listener.close()
+            self.give_back()
+            raise
+        return opened
+
+    async def listen_at(self, number: int, port: int = 0) -> list[Listener]:
+        """Accept peers at one acceptor.
 
         Args:
+            number: Its index.
             port: Port to listen on again, if the configuration leaves it open; 0 takes a free one.
 
         Raises:
             ResourceAllocationException: the text names the address that is not available.
         """
-        tls = self._acceptor_tls
-        try:
-            if tls is not None:
-                tls.check()
-            listeners = await self._listen(port)
-        except (TransportLost, OSError, TLSStoreError) as error:
-            self.give_back()
-            raise _refused(self.config, error) from error
-        # A listener without a port is for clients of this process, whose bytes leave it for no network.
-        return [TLSListener(each, tls) if tls is not None and each.port else each for each in listeners]
-
-    def reload(self) -> None:
-        """Read the files of TLS again, for connections from now on.
-
-        Raises:
-            ResourceAllocationException: the files cannot be used, and what they were before stays in force.
-        """
-        if self._acceptor_tls is not None:
-            try:
-                self._acceptor_tls.reload()
-            except TLSStoreError as error:
-                raise ResourceAllocationException(str(error)) from error
-
-    async def _listen(self, port: int) -> list[Listener]:
-        config, reservation = self.config, self._reservation
-        if self._network is not None:
-            return await self._network.listen(config)
-        if reservation is not None:
-            return [*reservation.listen()]
-        return [*await listen_tcp(config.host, config.port or port)]
+        acceptor, network = self.acceptors[number], self._network
+        if network is None:
+            return await acceptor.listen(port, None)
+        return await acceptor.listen(port, lambda: listen_in(network, self.config, number))
 
     async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
         """Open the byte pipe to another broker, with the TLS settings of this one.
@@ -130,59 +212,76 @@ class Endpoint:
 
     def _local_tls(self) -> tuple[list[TransportConfiguration], TLS | None]:
         """Return the connectors of this broker, the one it announces first, and what holds without any of them."""
-        config = self.config
+        config, tls = self.config, self.acceptors[0].config.tls
         named = [each.connector for each in config.cluster_connections if each.connector is not None]
         own = [config.connectors[name] for name in named]
         # The names that the acceptor allows are none that a connector requests.
-        otherwise = evolve(config.tls, sni_host=None) if isinstance(config.tls, TLSSettings) else None
+        otherwise = evolve(tls, sni_host=None) if isinstance(tls, TLSSettings) else None
         return [*own, *config.connectors.values()], otherwise
 
-    def keep(self) -> None:
-        """Reserve the port while the listeners are closed: the broker will listen again.
-
-        Raises:
-            ResourceAllocationException: the port is in use already.
-        """
-        if self._reservation is None:
-            return
-        try:
-            self._reservation.take_back()
-        except OSError as error:
-            self._reservation = None
-            raise _refused(self.config, error) from error
-
     def give_back(self) -> None:
-        """Release the port; this broker will not listen on it."""
-        reservation, self._reservation = self._reservation, None
-        if reservation is not None:
-            reservation.close()
+        """Release the ports; this broker will not listen on them."""
+        for acceptor in self.acceptors:
+            acceptor.give_back()
+
+
+async def listen_in(network: Network, config: BrokerConfig, number: int) -> list[Listener]:
+    """Accept peers at one acceptor, given by its index, in a network that replaces TCP."""
+    if number == 0:
+        return await network.listen(config)
+    return await network.listen_at(config, number) if isinstance(network, NetworkOfAcceptors) else []
 
 
 async def open_endpoint(
     config: BrokerConfig, network: Network | None = None, datagrams: Datagrams | None = None
 ) -> Endpoint:
-    """Take a free port now for a broker that must announce its address before it listens.
+    """Take free ports now for a broker that must announce its addresses before it listens.
 
     Raises:
         ResourceAllocationException: the text names the address that is not available.
     """
     if network is not None:
-        return Endpoint(config, None, network, datagrams)
-    cluster = config.cluster_connection
-    is_announced = any(each.connector is None for each in config.cluster_connections) or (
-        any(not group.connectors for group in config.broadcast_groups)
-        and (cluster is None or cluster.connector is None)
-    )
-    if not is_announced or config.port != 0:
-        return Endpoint(config, None, None, datagrams)
+        return Endpoint(config, {}, network, datagrams)
+    reservations: dict[str, TcpReservation] = {}
+    ports: dict[str, int] = {}
+    title = "acceptor {!r}: " if config.acceptors else ""
     try:
-        reservation = await reserve_tcp(config.host, 0)
-    except (TransportLost, OSError) as error:
-        raise _refused(config, error) from error
-    return Endpoint(evolve(config, port=reservation.port), reservation, None, datagrams)
+        for acceptor in _announced(config):
+            if acceptor.port == 0 and acceptor.name not in ports:
+                try:
+                    reservation = reservations[acceptor.name] = await reserve_tcp(acceptor.host, 0)
+                except (TransportLost, OSError) as error:
+                    raise _refused(acceptor, title.format(acceptor.name), error) from error
+                ports[acceptor.name] = reservation.port
+    except BaseException:  # a cancellation, too, must not leave ports taken
+        for reservation in reservations.values():
+            reservation.close()
+        raise
+    return Endpoint(_with_ports(config, ports), reservations, None, datagrams)
 
 
-def _refused(config: BrokerConfig, error: Exception) -> ResourceAllocationException:
+def _announced(config: BrokerConfig) -> list[AcceptorConfig]:
+    """Return the acceptors whose addresses others receive, some of them more than once."""
+    found = [config.acceptor_of(each) for each in config.cluster_connections if each.connector is None]
+    cluster = config.cluster_connection
+    if any(not group.connectors for group in config.broadcast_groups) and (
+        cluster is None or cluster.connector is None
+    ):
+        found.append(config.acceptor_of(cluster))
+    return found
+
+
+def _with_ports(config: BrokerConfig, ports: Mapping[str, int]) -> BrokerConfig:
+    if not ports:
+        return config
+    if config.acceptors:
+        acceptors = [evolve(each, port=ports.get(each.name, each.port)) for each in config.acceptors]
+        return evolve(config, acceptors=acceptors)
+    [port] = ports.values()
+    return evolve(config, port=port)
+
+
+def _refused(config: AcceptorConfig, title: str, error: Exception) -> ResourceAllocationException:
     reason = getattr(error, "strerror", None) or str(error)
     place = "" if reason.startswith("cannot listen") else f"cannot listen on {config.host}:{config.port}: "
-    return ResourceAllocationException(f"{place}{reason}")
+    return ResourceAllocationException(f"{title}{place}{reason}")

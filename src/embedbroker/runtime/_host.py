@@ -152,23 +152,22 @@ class HostStatistics:
 
 
 class Acceptor(Protocol):
-    """Control where a broker accepts connections over the network."""
+    """Control the places where a broker accepts connections over the network, by their names."""
 
-    @property
-    def is_accepting(self) -> bool:
+    def is_accepting(self, name: str) -> bool:
         """Return True if connections are accepted."""
 
-    async def start_acceptor(self) -> int:
+    async def start_acceptor(self, name: str) -> int:
         """Accept connections again; return the port, or 0 without a change.
 
         Raises:
             ResourceAllocationException: the address is not available.
         """
 
-    def stop_acceptor(self) -> int:
+    def stop_acceptor(self, name: str) -> int:
         """Accept no more connections, and close those that were accepted; return the port, or 0 without a change."""
 
-    def reload_acceptor(self) -> None:
+    def reload_acceptor(self, name: str) -> None:
         """Read the files of TLS again.
 
         Raises:
@@ -226,8 +225,8 @@ class Host:
         self._inputs: deque[Input] = deque()
         self._stepping = False
         self._peers: dict[int, _Peer] = {}
-        # What accepts peers that are served.
-        self._serving: set[Listener] = set()
+        # What accepts peers that are served, and the index of its acceptor.
+        self._serving: dict[Listener, int] = {}
         self._dialing: dict[int, trio.CancelScope] = {}
         self._decisions = PendingAnswers[bool]()
         self._calls = PendingAnswers[tuple[object, str | None]]()
@@ -345,9 +344,9 @@ class Host:
             self.ready.set()
 
     @enable_ki_protection
-    async def serve(self, listener: Listener) -> None:
-        """Accept peers until the listener is closed."""
-        self._serving.add(listener)
+    async def serve(self, listener: Listener, acceptor: int) -> None:
+        """Accept peers for an acceptor, given by its index, until the listener is closed."""
+        self._serving[listener] = acceptor
         while True:
             try:
                 stream = await listener.accept()
@@ -358,7 +357,8 @@ class Host:
     def drop_accepted(self, listeners: Collection[Listener]) -> None:
         """Close every connection that these listeners accepted, without a notice to its peer."""
         # Some may be accepted already, and not be among the peers yet.
-        self._serving.difference_update(listeners)
+        for listener in listeners:
+            self._serving.pop(listener, None)
         for peer in [peer for peer in self._peers.values() if peer.listener in listeners]:
             self._lose(peer, "the acceptor was stopped")
         self._step_waiting()
@@ -501,14 +501,15 @@ class Host:
     @enable_ki_protection
     async def _receive(self, stream: ByteStream, listener: Listener) -> None:
         """Serve an accepted connection until its end."""
-        if listener not in self._serving:
+        acceptor = self._serving.get(listener)
+        if acceptor is None:
             stream.close()
             return
         number = self._next_number
         self._next_number += 1
         if self.user_source is not None:
             self._refresh_users(self.user_source)
-        await self._converse(_Peer(number, stream, listener), Accepted(number, stream.peer))
+        await self._converse(_Peer(number, stream, listener), Accepted(number, stream.peer, acceptor))
 
     def _refresh_users(self, source: UserSource, *, always: bool = False) -> None:
         """Read users again if their files changed. Files that cannot be used leave the previous users in force."""
@@ -732,7 +733,8 @@ class Host:
             await self._reload_file()
             return None
         if task.kind in _OF_ACCEPTOR:
-            return await self._control_acceptor(task.kind)
+            assert isinstance(argument, str)
+            return await self._control_acceptor(task.kind, argument)
         assert source is not None, "without files the node changes its users itself"
         if task.kind is TaskKind.LIST_USERS:
             assert isinstance(argument, str | None)
@@ -753,19 +755,19 @@ class Host:
         if problem is not None:
             raise ValueError(f"the configuration is not changed, its file cannot be used: {problem}")
 
-    async def _control_acceptor(self, kind: TaskKind) -> object:
+    async def _control_acceptor(self, kind: TaskKind, name: str) -> object:
         acceptor = self.acceptor
         assert acceptor is not None, "a broker that serves has one"
         try:
             match kind:
                 case TaskKind.LOOK_AT_ACCEPTOR:
-                    return acceptor.is_accepting
+                    return acceptor.is_accepting(name)
                 case TaskKind.START_ACCEPTOR:
-                    return await acceptor.start_acceptor()
+                    return await acceptor.start_acceptor(name)
                 case TaskKind.STOP_ACCEPTOR:
-                    return acceptor.stop_acceptor()
+                    return acceptor.stop_acceptor(name)
                 case _:
-                    acceptor.reload_acceptor()
+                    acceptor.reload_acceptor(name)
                     return None
         except ResourceAllocationException as error:
             raise ValueError(str(error)) from None

@@ -7,7 +7,7 @@ directory is released before the right to be live, so that the next live broker 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ from embedclient.transport import Listener, TcpListener, TLSListener, vm_listen
 
 from ._clock import SystemEntropy
 from ._descriptors import DESCRIPTORS_KEPT_FREE
-from ._endpoint import Endpoint
+from ._endpoint import Acceptor, Endpoint
 from ._host import Host
 from ._memory_limit import usable_memory_bytes
 from ._role_watch import RoleWatch
@@ -78,7 +78,8 @@ class Life:
         self._logger = logger
         self._watch = watch
         self._deletes_missing = deletes_missing
-        self._listeners: list[Listener] = []
+        # And the index of the acceptor of each.
+        self._listeners: dict[Listener, int] = {}
         self._directory: OpenDirectory | None = None
         self._audit: OpenAudit | None = None
         self._session: LockSession | LeaseSession | None = None
@@ -203,7 +204,7 @@ class Life:
             if self.host.restarts:
                 # The next life listens at the same place, because others were given that address.
                 self._listeners.clear()
-                self._keep_place()
+                self._keep_places(self._place.acceptors)
                 self._watch.become(Role.BACKUP)
             else:
                 self._watch.become(role, self.host.failure or (str(self.refusal) if self.refusal else None))
@@ -233,8 +234,14 @@ class Life:
             return
         self.vm_name = self._config.name
         if self._place.has_vm_name:
-            self._let_in(self._listen_vm(self._config.name))
+            self._let_in(self._listen_vm(self._config.name), 0)
         self.serves = True
+        if self._config.acceptors:
+            for acceptor in self._place.acceptors:
+                self._logger.info(
+                    "broker %r: acceptor %r listens on %s:%d",
+                    self._config.name, acceptor.config.name, acceptor.config.host, acceptor.port,
+                )  # fmt: skip
         warning = exposure(self._config) if self.port else None
         if warning is not None:
             self._logger.warning("broker %r: %s", self._config.name, warning)
@@ -247,14 +254,15 @@ class Life:
         async with self._binding:
             if not self._listeners:
                 bound = await self._listen_somewhen()
-                self.port = bound[0].port
-                for listener in bound:
-                    self._let_in(listener)
+                self.port = self._place.acceptors[0].port
+                for number, listeners in enumerate(bound):
+                    for listener in listeners:
+                        self._let_in(listener, number)
         if self._is_closed_to_clients:
             self._stop_listening()
         return not self._is_closed_to_clients
 
-    async def _listen_somewhen(self) -> list[Listener]:
+    async def _listen_somewhen(self) -> list[list[Listener]]:
         """Listen; wait for a shortage of descriptors to pass, but with a limit: another broker may succeed."""
         give_up_at = trio.current_time() + LISTENS_WITHIN_S
         while True:
@@ -265,12 +273,12 @@ class Life:
                     raise
             await trio.sleep(_TRY_EVERY_S)
 
-    def _let_in(self, listener: Listener) -> None:
+    def _let_in(self, listener: Listener, acceptor: int) -> None:
         inner = listener.inner if isinstance(listener, TLSListener) else listener
         if isinstance(inner, TcpListener):
             inner.keep_free(DESCRIPTORS_KEPT_FREE, self.host.make_room)
-        self._listeners.append(listener)
-        self._inner.start_soon(self.host.serve, listener)
+        self._listeners[listener] = acceptor
+        self._inner.start_soon(self.host.serve, listener, acceptor)
 
     def _let_brokers_in(self, wanted: bool) -> None:
         self._lets_brokers_in = wanted
@@ -311,58 +319,72 @@ class Life:
             listener.close()
         if self._listeners:
             self._listeners.clear()
-            self._keep_place()
+            self._keep_places(self._place.acceptors)
 
-    def _keep_place(self) -> None:
-        try:
-            self._place.keep()
-        except ResourceAllocationException as error:
-            self._logger.warning("the port of this broker is lost: %s", error)
+    def _keep_places(self, acceptors: Iterable[Acceptor]) -> None:
+        for acceptor in acceptors:
+            try:
+                acceptor.keep()
+            except ResourceAllocationException as error:
+                self._logger.warning("the port of this broker is lost: %s", error)
 
-    # -- the acceptor, as management controls it -----------------------------------------------------------------
+    # -- acceptors, as management controls them ------------------------------------------------------------------
 
-    @property
-    def is_accepting(self) -> bool:
-        """Return True if connections over the network are accepted."""
-        return any(listener.port for listener in self._listeners)
+    def is_accepting(self, name: str) -> bool:
+        """Return True if an acceptor accepts connections over the network."""
+        return bool(self._listeners_of(self._number_of(name)))
 
-    async def start_acceptor(self) -> int:
-        """Listen again; return the port, or 0 if the broker listens already.
+    def _number_of(self, name: str) -> int:
+        """Return the index of an acceptor that exists."""
+        return next(number for number, each in enumerate(self._place.acceptors) if each.config.name == name)
+
+    def _listeners_of(self, number: int) -> list[Listener]:
+        return [listener for listener, of in self._listeners.items() if of == number and listener.port]
+
+    async def start_acceptor(self, name: str) -> int:
+        """Listen again; return the port, or 0 if the acceptor listens already.
 
         Raises:
             ResourceAllocationException: the address is not available, or the files of TLS cannot be used.
         """
+        number = self._number_of(name)
+        acceptor = self._place.acceptors[number]
         async with self._binding:
-            if self.is_accepting:
+            if self._listeners_of(number):
                 return 0
-            for listener in await self._place.listen(self.port):
-                self._let_in(listener)
+            for listener in await self._place.listen_at(number, acceptor.port):
+                self._let_in(listener, number)
             if self._is_closed_to_clients:
                 self._stop_listening()
-            return self.port
+            return acceptor.port
 
-    def stop_acceptor(self) -> int:
+    def stop_acceptor(self, name: str) -> int:
         """Accept no more, and close the accepted connections; return the port, or 0 if there was no listener.
 
         Clients of this process that use the name of the broker go on.
         """
-        closed = [listener for listener in self._listeners if listener.port]
+        number = self._number_of(name)
+        acceptor, closed = self._place.acceptors[number], self._listeners_of(number)
         for listener in closed:
             listener.close()
+            del self._listeners[listener]
         if not closed:
             return 0
-        self._listeners = [listener for listener in self._listeners if not listener.port]
-        self._keep_place()
+        self._keep_places([acceptor])
         self.host.drop_accepted(closed)
-        return self.port
+        return acceptor.port
 
-    def reload_acceptor(self) -> None:
-        """Read the files of TLS again, for connections from now on.
+    def reload_acceptor(self, name: str) -> None:
+        """Read the files of TLS of an acceptor again, for connections from now on.
 
         Raises:
             ResourceAllocationException: the files cannot be used.
         """
-        self._place.reload()
+        self._place.acceptors[self._number_of(name)].reload()
+
+    def ports(self) -> list[int]:
+        """Return the port of each acceptor; 0 for a place that is not on the network."""
+        return [acceptor.port for acceptor in self._place.acceptors]
 
     async def stop(self, *, fails_over: bool) -> None:
         """Stop in an orderly way, after the backups of others."""

@@ -6,6 +6,7 @@ import pytest
 from attrs import evolve
 
 from embedbroker.config import (
+    AcceptorConfig,
     BrokerConfig,
     ClusterConnection,
     Colocated,
@@ -48,6 +49,15 @@ def test_a_replicating_backup_has_directories_beside_those_of_its_host() -> None
     assert backup.data_directory == "/data/acolocated_backup_n"
     assert backup.large_messages_directory == "/bodies/acolocated_backup_n"
     assert (backup.node_manager_lock_directory, backup.port) == (None, 61_816)
+
+
+def test_every_acceptor_of_the_host_is_raised_by_the_offset() -> None:
+    acceptors = [AcceptorConfig("one", port=61_616), AcceptorConfig("two", port=7), AcceptorConfig("free")]
+    backup = hosted_backup(evolve(HOST, port=0, acceptors=acceptors), 1, "n", PLACE)
+    assert [acceptor.port for acceptor in backup.listens_at] == [61_816, 207, 0]
+    high = evolve(HOST, port=0, acceptors=[*acceptors, AcceptorConfig("high", port=65_500)])
+    with pytest.raises(ValueError, match="port 65500 with an offset of 100 is above 65535"):
+        hosted_backup(high, 0, "n", PLACE)
 
 
 def test_each_node_has_one_directory_at_a_host_whatever_the_place_of_its_backup() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker.config import ClusterConnection, MessageLoadBalancing, ReplicationBackup
+from embedbroker.config import AcceptorConfig, ClusterConnection, MessageLoadBalancing, ReplicationBackup
 from embedbroker.security import DEFAULT_KEY, mask
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TCP_CONNECTOR_FACTORY, TLSSettings, TransportConfiguration
 from tests.embedbroker.configfile.config_files import Loaded, load, refused
@@ -70,23 +70,46 @@ def test_what_an_acceptor_wants_beyond_is_a_warning(tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
+def test_each_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
     loaded = accept(
         tmp_path,
         "tcp://a:1?protocols=AMQP",
         "tcp://a:2?needClientAuth=true;keyStorePath=x",
         "vm://0",
         "tcp://a:3",
-        "tcp://a:4?protocols=HORNETQ,CORE",
+        "tcp://a:4?protocols=HORNETQ,CORE;anycastPrefix=q.;connectionsAllowed=2;handshake-timeout=3",
     )
-    assert (loaded.config.host, loaded.config.port) == ("a", 3)
+    a5 = AcceptorConfig("a5", "a", 4, ["q."], connections_max=2, handshake_timeout_ms=3_000)
+    assert loaded.config.listens_at == (AcceptorConfig("a4", "a", 3), a5)
+    assert loaded.config.connections_max == 20_000
     assert loaded.warnings == [
         "core/acceptors/acceptor[a1]: is not opened: only CORE is spoken, not AMQP",
         "core/acceptors/acceptor[a2]: is not opened: sslEnabled=true is missing, which needClientAuth, keyStorePath "
         "would need; write sslEnabled=false to open it without",
         "core/acceptors/acceptor[a3]: is not opened: vm:// URLs of the same process reach a broker by its name "
         "without an acceptor",
-        "core/acceptors/acceptor[a5]: is not opened: this broker opens one acceptor",
+        "core/acceptors/acceptor[a5]: only CORE is spoken, not HORNETQ",
+    ]
+
+
+def test_an_acceptor_belongs_to_a_cluster_connection_by_its_name(tmp_path: Path) -> None:
+    url = "tcp://a:1?clusterConnection=c"
+    error = "acceptors: 'a1' has cluster_connection 'c', which does not exist; name one of cluster_connections"
+    assert error in refused(tmp_path, acceptors(url))[0]
+    cluster = (
+        "<connectors><connector name='here'>tcp://a:1</connector></connectors><cluster-connections>"
+        "<cluster-connection name='c'><connector-ref>here</connector-ref></cluster-connection></cluster-connections>"
+    )
+    loaded = load(tmp_path, acceptors(url) + cluster)
+    assert loaded.config.listens_at == (AcceptorConfig("a1", "a", 1, cluster_connection="c"),)
+    assert not [line for line in loaded.warnings if "clusterConnection" in line]
+
+
+def test_acceptors_at_one_address_are_refused_with_both_names(tmp_path: Path) -> None:
+    text = refused(tmp_path, acceptors("tcp://a:1", "tcp://0.0.0.0:1", "tcp://[::1]:1"))
+    assert text == [
+        "core/acceptors/acceptor[a2]: 'a1' at a:1 and 'a2' at 0.0.0.0:1 are at one address; change the port of one of"
+        " the two"
     ]
 
 

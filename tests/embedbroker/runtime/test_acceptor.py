@@ -63,7 +63,7 @@ async def test_a_connection_that_is_accepted_during_the_stop_is_closed(monkeypat
 
         async def accept_and_stop(listener: TcpListener) -> ByteStream:
             stream = await accept(listener)
-            life.stop_acceptor()
+            life.stop_acceptor("artemis")
             return stream
 
         monkeypatch.setattr(TcpListener, "accept", accept_and_stop)

@@ -22,10 +22,10 @@ async def test_a_free_port_that_was_announced_stays_taken_before_it_listens_and_
     for _ in range(3):
         with socket.socket() as other_program, pytest.raises(OSError, match="in use"):
             other_program.bind(("127.0.0.1", port))
-        (listener,) = await place.listen()
+        ((listener,),) = await place.listen()
         assert listener.port == port
         listener.close()
-        place.keep()
+        place.acceptors[0].keep()
     place.give_back()
     (other,) = await listen_tcp("127.0.0.1", port)
     with pytest.raises(ResourceAllocationException, match=f"cannot listen on 127.0.0.1:{port}: "):
@@ -35,13 +35,13 @@ async def test_a_free_port_that_was_announced_stays_taken_before_it_listens_and_
 
 async def test_a_port_that_was_lost_is_named_and_tried_once_more_when_it_is_needed() -> None:
     place = await open_endpoint(MEMBER)
-    (listener,) = await place.listen()
+    ((listener,),) = await place.listen()
     listener.close()
     (other,) = await listen_tcp("127.0.0.1", place.config.port)
     with pytest.raises(ResourceAllocationException, match=f"cannot listen on 127.0.0.1:{place.config.port}: "):
-        place.keep()
+        place.acceptors[0].keep()
     other.close()
-    (again,) = await place.listen()
+    ((again,),) = await place.listen()
     assert again.port == place.config.port
     again.close()
 

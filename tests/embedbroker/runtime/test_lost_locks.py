@@ -157,9 +157,9 @@ async def test_a_data_directory_that_was_emptied_is_not_served_in_the_name_of_it
 async def test_a_lock_that_is_lost_while_the_broker_begins_to_listen_leaves_nobody_live(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listen, bound = Endpoint.listen, list[Listener]()
+    listen, bound = Endpoint.listen, list[list[Listener]]()
 
-    async def lose_meanwhile(self: Endpoint) -> list[Listener]:
+    async def lose_meanwhile(self: Endpoint) -> list[list[Listener]]:
         bound.extend(await listen(self))
         monkeypatch.setattr(SharedStoreActivation, "failure", "the live lock is lost")
         monkeypatch.setattr(SharedStoreActivation, "role_after", lambda self, now: Role.STOPPED)
@@ -175,7 +175,7 @@ async def test_a_lock_that_is_lost_while_the_broker_begins_to_listen_leaves_nobo
             assert await broker.wait_failed() == "the live lock is lost"
         await trio.testing.wait_all_tasks_blocked()
         assert (broker.role, broker.is_running) == (Role.STOPPED, False)
-        for listener in bound:
+        for listener in bound[0]:
             with pytest.raises(TransportLost):
                 await listener.accept()
 

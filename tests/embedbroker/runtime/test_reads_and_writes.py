@@ -100,7 +100,7 @@ async def serve(nursery: trio.Nursery, node: AnswerPerRead, stream: CountedStrea
     host.ready.set()
     host.start()
     listener: Listener = OneConnection(stream)
-    nursery.start_soon(host.serve, listener)
+    nursery.start_soon(host.serve, listener, 0)
     before = len(nursery.child_tasks)
     await trio.testing.wait_all_tasks_blocked()
     return len(nursery.child_tasks) - before - 1

@@ -79,8 +79,8 @@ class Doors:
         self.shut: dict[int, trio.Event] = defaultdict(trio.Event)
         listen, close = Endpoint.listen, TcpListener.close
 
-        async def opening(place: Endpoint, port: int = 0) -> list[Listener]:
-            listeners = await listen(place, port)
+        async def opening(place: Endpoint) -> list[list[Listener]]:
+            listeners = await listen(place)
             self.opened[place.config.port].set()
             return listeners
 

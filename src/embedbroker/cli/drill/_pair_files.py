@@ -220,9 +220,9 @@ def read_files(
         BrokerFile(
             name,
             path.absolute(),
-            "127.0.0.1" if config.host in _ANY else config.host,
-            config.port,
-            next(free) if relayed else config.port,
+            "127.0.0.1" if config.listens_at[0].host in _ANY else config.listens_at[0].host,
+            config.listens_at[0].port,
+            next(free) if relayed else config.listens_at[0].port,
             Path(str(config.data_directory)),
             properties=settings,
             dead_letters=dead_letters_of(config),
@@ -244,7 +244,7 @@ def _read(path: Path, properties: Mapping[str, str]) -> BrokerConfig:
 def _check(path: Path, config: BrokerConfig, faults: tuple[Fault, ...]) -> None:
     if config.data_directory is None:
         raise WrongInput(f"{path}: persistence-enabled is false, and a drill is about what is kept")
-    if config.port == 0:
+    if config.listens_at[0].port == 0:
         raise WrongInput(f"{path}: its acceptor has port 0, and clients have to find it again on the same one")
     objection = objection_to(config)
     if objection is not None:

@@ -62,7 +62,7 @@ def _too_few(primary: BrokerConfig, backup: BrokerConfig) -> str | None:
 def _own_places(config: BrokerConfig) -> set[str]:
     """Return where the broker listens, and the addresses that it announces."""
     cluster = config.cluster_connection
-    places = {f"{config.host}:{config.port}"}
+    places = {f"{acceptor.host}:{acceptor.port}" for acceptor in config.listens_at}
     return places if cluster is None or cluster.connector is None else places | {_at(config, cluster.connector)}
 
 

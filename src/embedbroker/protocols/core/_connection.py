@@ -60,10 +60,12 @@ class CoreConnection:
         "_log",
         "_refused_reattachments",
         "backpressure",
+        "cluster",
         "created_ms",
         "has_identified_itself",
         "link",
         "lost",
+        "prefixes",
         "service",
         "sessions",
         "state",
@@ -74,6 +76,9 @@ class CoreConnection:
         config = service.kernel.config
         self.service = service
         self.link = link
+        #: Those of the acceptor at which the peer connected; None without any.
+        self.cluster = service.cluster_at(link.acceptor)
+        self.prefixes = service.prefixes_at(link.acceptor)
         self.backpressure = service.kernel.schedule.make_backpressure()
         link.on_slow = self.backpressure.shut
         link.on_relieved = self.backpressure.open
@@ -196,9 +201,9 @@ class CoreConnection:
                     if self._is_blocked:
                         self._arrived.appendleft((buffer, _behind(headers, end - first), end))
                         break
-            elif channel_id in _BROKER_CHANNELS and self.service.cluster is not None:
+            elif channel_id in _BROKER_CHANNELS and self.cluster is not None:
                 self.has_identified_itself = True
-                self.service.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
+                self.cluster.on_frame(self, channel_id, packet_type, buffer, start, end)
             elif channel_id < CHANNEL_USER_FIRST:
                 self._on_packet(channel_id, self.state.read(buffer, start, end))
             else:
@@ -243,8 +248,7 @@ class CoreConnection:
             case ReattachSession():
                 self._reattach(packet)
             case CheckForFailover():
-                cluster = self.service.cluster
-                is_ok = not self.service.waits and (cluster is None or cluster.acts_for(packet.node_id))
+                is_ok = not self.service.waits and self.service.acts_for(packet.node_id)
                 self.send(CheckForFailoverReply(is_ok), CHANNEL_SESSION)
             case _:
                 # Artemis drops session packets on channels below 10 as it drops those for unknown channels (captured).
@@ -255,7 +259,7 @@ class CoreConnection:
 
     def _may_wait_here(self, packet: Packet) -> bool:
         """Return True if a broker that is not live accepts a packet: from brokers, which identify themselves first."""
-        cluster = self.service.cluster
+        cluster = self.cluster
         return isinstance(packet, Ping | CheckForFailover) or (cluster is not None and cluster.is_broker(self))
 
     def _drop(self, packet_type: int, channel_id: int) -> None:
@@ -277,8 +281,8 @@ class CoreConnection:
 
         A broker without a cluster is one node without connectors: the client takes the one it used.
         """
-        if self.service.cluster is not None:
-            self.service.cluster.subscribe(self)
+        if self.cluster is not None:
+            self.cluster.subscribe(self)
             return
         version = self.version
         event, node_id = self.service.now.wall_ms, self.service.node_id
@@ -362,7 +366,7 @@ class CoreConnection:
         """Return the user of a new session, or why it is refused; None if that takes longer than this step."""
         service, user, password = self.service, packet.username, packet.password
         if service.security is None:
-            if service.cluster is not None and service.cluster.refuses_login(user, password):
+            if self.cluster is not None and self.cluster.refuses_login(user, password):
                 text = f"AMQ229099: Unable to authenticate cluster user: {name_in_text(user)}"
                 return Refused(ErrorCode.CLUSTER_SECURITY_EXCEPTION, text)
             return ANONYMOUS
@@ -485,8 +489,8 @@ class CoreConnection:
         return any(session.can_come_back and session.channel.window > 0 for session in self.sessions.values())
 
     def _leave_cluster(self) -> None:
-        if self.service.cluster is not None:
-            self.service.cluster.forget(self)
+        if self.cluster is not None:
+            self.cluster.forget(self)
 
     def abandon_if_unused(self) -> None:
         """Forget the connection if it has no session left."""

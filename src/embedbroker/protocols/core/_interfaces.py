@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from embedclient.wire.core import CoreMessage, SessionSendContinuation
 
     from .._port import ConnectionPort
+    from ._address_prefixes import AddressPrefixes
 
 __all__ = ["Cluster", "Gate", "LargeSession", "Releasable", "ReplicaView", "SessionConnection"]
 
@@ -52,6 +53,10 @@ class SessionConnection(ClientConnection, Protocol):
     @property
     def version(self) -> int:
         """Return the protocol version that both ends use."""
+
+    @property
+    def prefixes(self) -> AddressPrefixes | None:
+        """Return the prefixes of addresses at its acceptor; None without any."""
 
     @property
     def backpressure(self) -> Backpressure:

@@ -72,8 +72,8 @@ def handle_request(session: CoreSession, packet_type: int, buffer: bytes | bytea
     packet = decode_packet(buffer, start, end, session.version, True)
     if session.version < MODERN_NAMES_SINCE:
         packet = plain_packet(packet)
-    elif session.service.prefixes is not None:
-        packet = session.service.prefixes.plain_packet(packet)
+    elif session.prefixes is not None:
+        packet = session.prefixes.plain_packet(packet)
     handler = HANDLERS.get(type(packet)) or _xa_handler(packet)
     if handler is None:
         raise RemoteProtocolError(f"{PacketType(packet.TYPE).name} on a session channel")
@@ -121,7 +121,7 @@ def _create_address(session: CoreSession, packet: CreateAddress) -> None:
 def _stored_name(session: CoreSession, name: str) -> str:
     if session.version < MODERN_NAMES_SINCE:
         return plain_name(name)
-    prefixes = session.service.prefixes
+    prefixes = session.prefixes
     return name if prefixes is None else prefixes.split(name)[0]
 
 

@@ -150,11 +150,13 @@ class CoreService:
     """Hold what all CORE connections and sessions of a broker share: kernel, identity, gate, sessions by name."""
 
     __slots__ = (
+        "_acceptors",
         "_management",
         "_management_server",
         "_notifications",
+        "_prefixes",
         "_request_server",
-        "cluster",
+        "clusters",
         "departure",
         "entropy",
         "gate",
@@ -163,7 +165,6 @@ class CoreService:
         "metadata",
         "node_id",
         "now",
-        "prefixes",
         "queue_snapshots",
         "replica",
         "resend",
@@ -204,11 +205,16 @@ class CoreService:
         # be live.
         self.waits = False
         config = kernel.config
-        has_prefixes = config.anycast_prefixes or config.multicast_prefixes
-        # None on a broker whose acceptor has no prefixes.
-        self.prefixes = AddressPrefixes(config.anycast_prefixes, config.multicast_prefixes) if has_prefixes else None
-        # None on a broker without a cluster connection.
-        self.cluster: Cluster | None = None
+        self._acceptors = config.listens_at
+        # None for an acceptor without prefixes.
+        self._prefixes = [
+            AddressPrefixes(each.anycast_prefixes, each.multicast_prefixes)
+            if each.anycast_prefixes or each.multicast_prefixes
+            else None
+            for each in self._acceptors
+        ]
+        # By the names of the cluster connections, the default one first.
+        self.clusters: dict[str, Cluster] = {}
         # None until the node is composed.
         self.departure: Departure | None = None
         # None on a broker that does not replicate.
@@ -241,9 +247,22 @@ class CoreService:
         """Return the activation sequence of the data of a replicating broker; -1 for others."""
         return -1 if self.replica is None else self.replica.activation_sequence
 
+    def cluster_at(self, acceptor: int) -> Cluster | None:
+        """Return the cluster of an acceptor; None without a cluster connection."""
+        named = self.clusters.get(self._acceptors[acceptor].cluster_connection or "")
+        return named or next(iter(self.clusters.values()), None)
+
+    def prefixes_at(self, acceptor: int) -> AddressPrefixes | None:
+        """Return the prefixes of an acceptor; None without any."""
+        return self._prefixes[acceptor]
+
+    def acts_for(self, node_id: str | None) -> bool:
+        """Return True if the sessions of a node may go on here, after a failover or a scale-down."""
+        return not self.clusters or any(cluster.acts_for(node_id) for cluster in self.clusters.values())
+
     def places(self) -> list[tuple[str, str | None, str | None]]:
-        """Return node id, place of the active broker and place of the backup of each member of the cluster."""
-        return [] if self.cluster is None else self.cluster.places()
+        """Return node id, place of the active broker and place of the backup of each member of a cluster."""
+        return list(dict.fromkeys(place for cluster in self.clusters.values() for place in cluster.places()))
 
     def log_in(self, user: str, password: str | None, peer: str) -> Principal | Refused:
         """Return the principal of a user that a management call names; without security every user is admitted."""
@@ -335,6 +354,7 @@ class CoreSession:
         "large",
         "metadata",
         "name",
+        "prefixes",
         "rebuilt",
         "service",
         "upload",
@@ -361,9 +381,11 @@ class CoreSession:
         self.kept_bytes = 0
         self.windowed = window != -1
         self.kernel_session = kernel_session
+        #: Those of the connection over which it was created.
+        self.prefixes = connection.prefixes
         self.version = min(connection.version, SERVER_VERSION)
         self._trailer = send_trailer(self.version)
-        self._has_plain_names = self.version >= MODERN_NAMES_SINCE and service.prefixes is None
+        self._has_plain_names = self.version >= MODERN_NAMES_SINCE and connection.prefixes is None
         self.default_address = ""
         # Address of the last message, and the traits of its kind.
         self._known_address = known_address("")
@@ -516,7 +538,7 @@ class CoreSession:
         """Return a sent message with its plain address, and the routing type that a prefix of its address states."""
         if self.version < MODERN_NAMES_SINCE:
             return plain_message(message), stated_routing_type(message.address)
-        prefixes = self.service.prefixes
+        prefixes = self.prefixes
         return (message, None) if prefixes is None else prefixes.plain_message(message)
 
     def _takes_runs(self, arrival: MessageTraits) -> bool:

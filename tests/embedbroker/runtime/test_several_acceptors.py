@@ -1,0 +1,160 @@
+"""Several acceptors of a broker: each has its own address, TLS, prefixes and limits, and management controls each."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from embedbroker import AcceptorConfig, ClusterConnection, EmbeddedBroker
+from embedbroker.runtime._endpoint import open_endpoint
+from embedclient import ConnectionFactory, TextMessage, TLSSettings
+from embedclient.errors import ConnectionLostException, ResourceAllocationException
+from embedclient.transport import connect_tcp, listen_tcp
+from tests.tls.certificates import Files
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+async def send(url: str, queue: str, text: str, tls: TLSSettings | None = None) -> None:
+    async with ConnectionFactory(url, tls=tls).connect() as connection, connection.session() as session:
+        await session.create_producer(f"queue://{queue}").send(TextMessage(text))
+
+
+async def is_reached(url: str) -> bool:
+    try:
+        async with ConnectionFactory(f"{url}?reconnectAttempts=0").connect():
+            return True
+    except ConnectionLostException:
+        return False
+
+
+async def test_each_acceptor_serves_with_its_own_tls_and_prefixes(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    acceptors = [
+        AcceptorConfig("plain", anycast_prefixes=["q."]),
+        AcceptorConfig("secure", tls=files.serving()),
+        AcceptorConfig("third", anycast_prefixes=["x."]),
+    ]
+    async with EmbeddedBroker(acceptors=acceptors) as broker:
+        urls = broker.urls
+        assert list(urls) == ["plain", "secure", "third"] and broker.url == urls["plain"]
+        assert urls["secure"].endswith("?sslEnabled=true") and len(set(urls.values())) == 3
+        await send(urls["plain"], "q.orders", "1")
+        await send(urls["secure"], "orders", "2", files.trusting())
+        await send(urls["third"], "x.orders", "3")
+        # A prefix of one acceptor is part of an address at the others.
+        await send(urls["third"], "q.orders", "other")
+        counts = {queue.name: queue.message_count for queue in await broker.management.queues()}
+        assert (counts["orders"], counts["q.orders"]) == (3, 1)
+
+
+async def test_management_controls_each_acceptor(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "embedbroker.broker")
+    acceptors = [AcceptorConfig("one"), AcceptorConfig("two", cluster_connection="b")]
+    clusters = [ClusterConnection("a", addresses=["a"]), ClusterConnection("b", addresses=["b"])]
+    async with EmbeddedBroker(acceptors=acceptors, cluster_connections=clusters) as broker:
+        management, urls = broker.management, broker.urls
+        assert await management.acceptor_names() == ["one", "two"]
+        parameters = await management.get("acceptor.two", "Parameters")
+        assert parameters["clusterConnection"] == "b" and urls["two"].endswith(f":{parameters['port']}")
+        # Both were announced, and stay reserved.
+        await management.stop_acceptor("two")
+        assert (await management.is_acceptor_started("one"), await management.is_acceptor_started("two")) == (
+            True,
+            False,
+        )
+        assert (await is_reached(urls["one"]), await is_reached(urls["two"])) == (True, False)
+        await management.start_acceptor("two")
+        assert await is_reached(urls["two"]) and broker.urls == urls
+    lines = [record.getMessage() for record in caplog.records]
+    for name, url in urls.items():
+        place = url.removeprefix("tcp://")
+        assert f"broker 'embedbroker': acceptor {name!r} listens on {place}" in lines
+
+
+async def test_an_acceptor_that_cannot_listen_leaves_none_open() -> None:
+    first, second = free_port(), free_port()
+    (other,) = await listen_tcp("127.0.0.1", second)
+    acceptors = [AcceptorConfig("one", port=first), AcceptorConfig("two", port=second), AcceptorConfig("three")]
+    broker = EmbeddedBroker(acceptors=acceptors)
+    with pytest.raises(ResourceAllocationException, match=f"acceptor 'two': cannot listen on 127.0.0.1:{second}: "):
+        async with broker:
+            pass
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", first))
+    other.close()
+    async with broker:
+        assert await is_reached(broker.urls["one"]) and await is_reached(broker.urls["three"])
+    # A reserved port is given up with the others.
+    place = await open_endpoint(EmbeddedBroker(acceptors=acceptors, cluster_connections=ClusterConnection()).config)
+    (other,) = await listen_tcp("127.0.0.1", second)
+    with pytest.raises(ResourceAllocationException, match="acceptor 'two'"):
+        await place.listen()
+    other.close()
+    for listener in [each for listeners in await place.listen() for each in listeners]:
+        listener.close()
+
+
+async def test_an_acceptor_has_limits_of_its_own() -> None:
+    acceptors = [AcceptorConfig("small", connections_max=1, handshake_timeout_ms=1), AcceptorConfig("large")]
+    async with EmbeddedBroker(acceptors=acceptors, connection_check_interval_ms=10) as broker:
+        urls = broker.urls
+        for _ in range(2):
+            async with ConnectionFactory(urls["small"]).connect():
+                assert not await is_reached(urls["small"])
+                assert await is_reached(urls["large"])
+            with trio.fail_after(5):
+                # Its end may not have been noticed yet.
+                while not await is_reached(urls["small"]):
+                    await trio.lowlevel.checkpoint()
+        silent = await connect_tcp("127.0.0.1", broker.port, timeout_s=5)
+        with trio.fail_after(5):
+            assert await silent.receive(1) == b""
+        silent.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        (
+            {"acceptors": [AcceptorConfig("a", port=1), AcceptorConfig("a", port=2)]},
+            "acceptors: there are two of the name 'a', at 127.0.0.1:1 and 127.0.0.1:2; give each its own",
+        ),
+        ({"acceptors": [AcceptorConfig("a", port=1), {"name": "b", "port": 1}]}, "'a' at 127.0.0.1:1 and 'b' at"),
+        ({"acceptors": [AcceptorConfig("a")], "port": 5}, "acceptors beside port: each of the acceptors has its own"),
+        (
+            {
+                "acceptors": [AcceptorConfig("a", cluster_connection="cc")],
+                "cluster_connections": ClusterConnection("c"),
+            },
+            "'a' has cluster_connection 'cc', which does not exist; did you mean 'c'?",
+        ),
+        (
+            {"acceptors": [{"name": "a", "host": "0.0.0.0"}], "cluster_connections": ClusterConnection("c")},
+            "needs a connector: other brokers cannot connect to '0.0.0.0'",
+        ),
+        ({"acceptors": [{"name": "a", "prot": 1}]}, "acceptors[0].prot: AcceptorConfig has no such value"),
+    ],
+)
+def test_acceptors_that_do_not_fit_are_refused(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises((ValueError, TypeError)) as refusal:
+        EmbeddedBroker(**settings)
+    assert text in str(refusal.value)
+
+
+async def test_the_blocking_form_has_the_addresses() -> None:
+    def use() -> None:
+        with EmbeddedBroker.in_thread(acceptors=[{"name": "one"}, {"name": "two"}]) as broker:
+            assert list(broker.urls) == ["one", "two"]
+            assert broker.urls["one"] == broker.url
+
+    await trio.to_thread.run_sync(use)
