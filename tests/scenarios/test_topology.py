@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import trio
 
-from embedbroker import SecuritySetting, User
+from embedbroker import AcceptorConfig, ClusterConnection, SecuritySetting, User
 from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
-from embedclient import ClientSessionFactory, ConnectionFactory, ServerLocator
+from embedclient import ClientSessionFactory, ConnectionFactory, Queue, ServerLocator, TextMessage
 from embedclient.errors import ConnectionTimedOutException, JMSException
 from tests.embedclient.facades.test_discovery import ADDRESS, LOOPBACK, broadcasting
 from tests.scenarios.clients import ORDERS
@@ -168,6 +168,58 @@ async def test_netty(broker_factory: Callable[..., ManagedBroker]) -> None:
 
 
 # -- discovery by a client, over real datagrams on the loopback --------------------------------------------------------
+
+
+def isolated(make: Callable[..., ManagedBroker], name: str, other: str) -> ManagedBroker:
+    """A broker with two cluster connections, each with an acceptor and with connectors that lead to such acceptors."""
+    acceptors = [
+        AcceptorConfig("acceptor-cc1", cluster_connection="cc1"),
+        AcceptorConfig("cc2", cluster_connection="cc2"),
+    ]
+    clusters = [
+        ClusterConnection("cc1", connector=name, static_connectors=[other], addresses=["one"]),
+        ClusterConnection("cc2", connector=f"{name}.cc2", static_connectors=[f"{other}.cc2"], addresses=["two"]),
+    ]
+    connectors = {place: f"vm://{place}" for broker in (name, other) for place in (broker, f"{broker}.cc2")}
+    return make(
+        name,
+        acceptors=acceptors,
+        cluster_connections=clusters,
+        connectors=connectors,
+        cluster_password="secret",
+        address_settings={"#": {"redistribution_delay_ms": 0}},
+    )
+
+
+async def test_isolated_clusters(broker_factory: Callable[..., ManagedBroker]) -> None:
+    """4.7
+
+    Given two brokers with two cluster connections at an acceptor each, when both run, then a client at an acceptor sees
+    both brokers, by the connectors of that cluster alone, and messages of either go over it.
+    """
+    a, b = [await isolated(broker_factory, *names).start() for names in ("ab", "ba")]
+    places = {"": {"a", "b"}, ".cc2": {"a.cc2", "b.cc2"}}
+    for suffix, wanted in places.items():
+        for broker in (a, b):
+            async with ServerLocator(f"{broker.url}{suffix}?ha=true").create_session_factory() as factory:
+                await counted(factory, 2)
+                assert {member.parameters["serverId"] for member in factory.members} == wanted
+    for suffix, address in (("", "one.queue"), (".cc2", "two.queue")):
+        async with (
+            ConnectionFactory(f"{a.url}{suffix}").connect() as near,
+            ConnectionFactory(f"{b.url}{suffix}").connect() as far,
+            near.session() as sender,
+            far.session() as receiver,
+            receiver.create_consumer(Queue(address)) as consumer,
+        ):
+            await pass_time(0.5)
+            await sender.create_producer(Queue(address)).send(TextMessage("hello"))
+            message = await consumer.receive(timeout=5)
+            assert isinstance(message, TextMessage) and message.text == "hello"
+    async with ServerLocator(f"{a.url}.cc2?ha=true").create_session_factory() as factory:
+        await b.crash()
+        await counted(factory, 1)
+        assert [member.parameters["serverId"] for member in factory.members] == ["a.cc2"]
 
 
 def discovering(group_port: int, *parameters: str) -> ServerLocator:

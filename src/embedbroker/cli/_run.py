@@ -214,16 +214,18 @@ class _Process:
 
     def _announce_ready(self, url: str) -> None:
         if self._as_json:
-            self._announce("ready", url=url, name=self._broker.config.name, pid=os.getpid())
+            several = {"urls": self._broker.urls} if self._broker.config.acceptors else {}
+            self._announce("ready", url=url, name=self._broker.config.name, pid=os.getpid(), **several)
         else:
             place = (
                 "in memory"
                 if self._broker.config.data_directory is None
                 else f"journal in {self._broker.config.data_directory}"
             )
-            _print(f"broker {self._broker.config.name!r} is ready: {url} ({place})")
+            places = ", ".join(self._broker.urls.values()) if self._broker.config.acceptors else url
+            _print(f"broker {self._broker.config.name!r} is ready: {places} ({place})")
 
-    def _announce(self, event: str, **facts: str | int) -> None:
+    def _announce(self, event: str, **facts: object) -> None:
         if self._as_json:
             _print(json.dumps({"event": event, **facts}))
 

@@ -161,6 +161,11 @@ class Membership:
             (member.node_id, _place(member.live), _place(member.backup)) for member in self.topology.members.values()
         ]
 
+    def announces(self, node_id: str) -> bool:
+        """Return True if its subscribers have the place of the active broker of a node."""
+        member = self.topology.members.get(node_id)
+        return member is not None and member.live is not None
+
     def refuses_login(self, user: str | None, password: str | None) -> bool:
         """Return True if a login uses the cluster user without the cluster password."""
         return user == self._credentials.cluster_user and not self.inbound_peers.is_password(password or "")

@@ -21,9 +21,21 @@ ACCEPTOR_FACTORY = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyAc
 
 def _parameters(acceptor: AcceptorConfig) -> dict[str, str]:
     """Return the parameters as a URL of Artemis has them: texts, without passwords."""
-    place = {"scheme": "tcp", "host": acceptor.host, "port": str(acceptor.port)}
-    cluster = acceptor.cluster_connection
-    return {**place, **({} if cluster is None else {"clusterConnection": cluster}), **tls_parameters(acceptor.tls)}
+    timeout_ms = acceptor.handshake_timeout_ms
+    optional = {
+        "anycastPrefix": ",".join(acceptor.anycast_prefixes) or None,
+        "multicastPrefix": ",".join(acceptor.multicast_prefixes) or None,
+        "clusterConnection": acceptor.cluster_connection,
+        "connectionsAllowed": acceptor.connections_max,
+        "handshake-timeout": None if timeout_ms is None else f"{timeout_ms / 1000:g}",
+    }
+    return {
+        "scheme": "tcp",
+        "host": acceptor.host,
+        "port": str(acceptor.port),
+        **{name: str(value) for name, value in optional.items() if value is not None},
+        **tls_parameters(acceptor.tls),
+    }
 
 
 def _acceptor(call: Call) -> AcceptorConfig:

@@ -99,7 +99,7 @@ def _make_memberships(
 ) -> tuple[Membership, ...]:
     """Return the membership in each cluster.
 
-    The first one answers votes, and refuses backups of another make, in every role.
+    The first one answers votes, and refuses backups of another make, in every role, at every acceptor.
     """
     if config.cluster_connection is None:
         return ()
@@ -118,6 +118,9 @@ def _make_memberships(
         if each is not first
     ]
     membership = Membership(config, first, SERVER_VERSION, dials, log.warning, others, inform=log.info)
+    for other in others:
+        # As in Artemis, what is no membership does not depend on the acceptor of the peer.
+        other.inbound_peers.handlers = membership.inbound_peers.handlers
     Voter.of(membership, grants, log.warning)
     refuse_foreign_backups(membership, log.warning)
     return (membership, *others)

@@ -273,10 +273,13 @@ class Connections(Part):
     ) -> None:
         """Disconnect clients and end their sessions, except the connection ``spared``, which is a backup's.
 
-        ``target_node_id`` and ``connector`` are for clients that follow their messages to another broker.
+        ``target_node_id`` and ``connector`` are for clients that follow their messages to another broker. Those whose
+        cluster announces its place need no connector.
         """
+        clusters = self._core.clusters.values()
+        announcing = [each for each in clusters if target_node_id is not None and each.announces(target_node_id)]
         for connection in [each for each in self.served.values() if each is not spared]:
-            connection.disconnect(target_node_id, connector)
+            connection.disconnect(target_node_id, None if connection.cluster in announcing else connector)
             connection.abandon()
         for newcomer in list(self.newcomers.values()):
             newcomer.link.close("the broker stops")

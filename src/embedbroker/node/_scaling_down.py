@@ -174,8 +174,8 @@ class ScalingDown(Part):
     def _members_of(self, cluster: Membership, group_name: str | None) -> list[TransportConfiguration]:
         """Return the members of one of several cluster connections that may be the target.
 
-        All of them have the same topology, because the others announce themselves at one acceptor. So those to which
-        only another cluster connection leads are left out, and those to which this one leads are first.
+        At one acceptor all of them have the same topology. So those to which only another cluster connection leads are
+        left out, and those to which this one leads are first.
         """
         members = cluster.scale_down_targets(group_name)
         others = [each for each in self._parts.roles.clusters if each is not cluster]
@@ -185,15 +185,13 @@ class ScalingDown(Part):
         return own + [each for each in members if each not in own and not any(o.searches_at(each) for o in others)]
 
     def target(self) -> tuple[str | None, TransportConfiguration | None]:
-        """Return node id and place of the target, for clients; no place where its cluster announces it."""
+        """Return node id and place of the target, for clients."""
         process = self._process
         assert process is not None and process.connector is not None
-        # Clients have the members of the first one.
-        clusters = self._parts.roles.clusters[:1]
-        member = next((each.topology.member_at(process.connector) for each in clusters), None)
-        if member is None:
-            return process.target_node_id, process.connector.announced
-        return process.target_node_id or member.node_id, None
+        found = [each.topology.member_at(process.connector) for each in self._parts.roles.clusters]
+        member = next((each for each in found if each is not None), None)
+        node_id = process.target_node_id or (None if member is None else member.node_id)
+        return node_id, process.connector.announced
 
     def move(self) -> None:
         """Move everything, because clients are gone."""

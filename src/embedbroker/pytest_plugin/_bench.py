@@ -17,9 +17,10 @@ from types import TracebackType
 from typing import Any, cast
 
 import trio
+from attrs import evolve
 
 from embedbroker import BrokerConfig, Colocated, EmbeddedBroker, HAPolicy, MemoryLockManager, MemoryLocks
-from embedbroker.config import is_at_host
+from embedbroker.config import as_acceptors, is_at_host
 from embedbroker.locks import Lock, LockManagers
 from embedbroker.runtime import FileDisk, FileLockManager
 from embedbroker.testing import SimulatedDisk
@@ -118,7 +119,12 @@ class Ground:
         """Return a broker of this place, not started."""
         directory, leases = self.store.directory, self.group.leases
         if self.port.url.startswith("tcp:"):
-            settings["port"] = int(self.port.url.rpartition(":")[2])
+            number = int(self.port.url.rpartition(":")[2])
+            acceptors = as_acceptors(settings.get("acceptors", () if config is None else config.acceptors))
+            if acceptors:
+                settings["acceptors"] = [evolve(acceptors[0], port=number), *acceptors[1:]]
+            else:
+                settings["port"] = number
         if directory is not None:
             settings["data_directory"] = str(directory)
         locks = self.group.locks if directory is None and leases is None else None

@@ -128,8 +128,9 @@ class _PeerListener:
 
     port = 0
 
-    def __init__(self, address: str, forget: Callable[[], None]) -> None:
-        self.address = address
+    def __init__(self, broker: str, forget: Callable[[], None]) -> None:
+        self.broker = broker
+        self.address = f"of brokers at {broker}"
         self._forget = forget
         self._waiting: deque[PipeEnd] = deque()
         self._acceptors = trio.lowlevel.ParkingLot()
@@ -162,6 +163,7 @@ class MemoryFabric:
     def __init__(self, note: Callable[[str], None], seed: int) -> None:
         self.links = Links(note, has_datagrams=True)
         self._seed = seed
+        #: By the name of a broker; at an acceptor beside its first one also by that of the acceptor, behind a dot.
         self.peers: dict[str, _PeerListener] = {}
         self.serials = count(1)
         self._multicast: MemoryMulticast | None = None
@@ -181,7 +183,7 @@ class MemoryFabric:
         return _MemoryPort(self, broker)
 
     def forget(self, broker: str) -> None:
-        """Accept no more connections of brokers for it."""
+        """Accept no more connections of brokers at that name."""
         self.peers.pop(broker, None)
 
     def leftovers(self) -> list[str]:
@@ -205,11 +207,17 @@ class _MemoryPort:
 
     async def listen(self, config: BrokerConfig) -> list[Listener]:
         await trio.lowlevel.checkpoint()
-        fabric, broker = self._fabric, self._broker
-        peers = _PeerListener(f"of brokers at {broker}", lambda: fabric.forget(broker))
-        clients = vm_listen(broker, fabric.links.to(broker).pipe)
-        fabric.peers[broker] = peers
-        return [clients, peers, vm_listen(f"{broker}.console")]
+        return [*self._listen_as(self._broker), vm_listen(f"{self._broker}.console")]
+
+    async def listen_at(self, config: BrokerConfig, number: int) -> list[Listener]:
+        await trio.lowlevel.checkpoint()
+        return self._listen_as(f"{self._broker}.{config.listens_at[number].name}")
+
+    def _listen_as(self, name: str) -> list[Listener]:
+        fabric = self._fabric
+        clients = vm_listen(name, fabric.links.to(self._broker).pipe)
+        peers = fabric.peers[name] = _PeerListener(self._broker, lambda: fabric.forget(name))
+        return [clients, peers]
 
     async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
         await trio.lowlevel.checkpoint()
@@ -217,7 +225,7 @@ class _MemoryPort:
         listener = self._fabric.peers.get(target)
         if listener is None:
             raise TransportLost(f"cannot connect to {target}: no broker of that name is live here")
-        link = self._fabric.links.between(self._broker, target)
+        link = self._fabric.links.between(self._broker, listener.broker)
         ours, theirs = link.pipe((f"{self._broker}#{next(self._fabric.serials)}", target))
         listener.take_in(theirs)
         return ours

@@ -187,11 +187,13 @@ BROKER_XML = """<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:co
 
 def test_a_broker_runs_with_a_file_and_says_what_has_no_effect(tmp_path: Path) -> None:
     file = tmp_path / "broker.xml"
-    file.write_text(BROKER_XML)
+    second = "<acceptor name='second'>tcp://127.0.0.1:0</acceptor></acceptors>"
+    file.write_text(BROKER_XML.replace("</acceptors>", second))
     with started("run", "--json", "--config", file, "-D", "NODE=alice") as process:
         ready = process.event()
         assert (ready["event"], ready["name"]) == ("ready", "alice")
         assert ready["url"].startswith("tcp://127.0.0.1:")
+        assert list(ready["urls"]) == ["main", "second"] and ready["urls"]["main"] == ready["url"]
         process.send(signal.SIGTERM)
         assert process.exit_code() == 0
         assert process.rest_of_errors().endswith(f" WARNING {file}: core/journal-type: has no effect here\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ async def test_each_acceptor_serves_with_its_own_tls_and_prefixes(tmp_path: Path
         await send(urls["third"], "q.orders", "other")
         counts = {queue.name: queue.message_count for queue in await broker.management.queues()}
         assert (counts["orders"], counts["q.orders"]) == (3, 1)
+        parameters = await broker.management.get("acceptor.third", "Parameters")
+        assert parameters == {"scheme": "tcp", "host": "127.0.0.1", "port": "0", "anycastPrefix": "x."}
 
 
 async def test_management_controls_each_acceptor(caplog: pytest.LogCaptureFixture) -> None:
@@ -66,6 +69,8 @@ async def test_management_controls_each_acceptor(caplog: pytest.LogCaptureFixtur
         assert await management.acceptor_names() == ["one", "two"]
         parameters = await management.get("acceptor.two", "Parameters")
         assert parameters["clusterConnection"] == "b" and urls["two"].endswith(f":{parameters['port']}")
+        network = json.loads(await management.invoke("broker", "listNetworkTopology"))
+        assert [f"tcp://{member['live']}" for member in network] == list(urls.values())
         # Both were announced, and stay reserved.
         await management.stop_acceptor("two")
         assert (await management.is_acceptor_started("one"), await management.is_acceptor_started("two")) == (

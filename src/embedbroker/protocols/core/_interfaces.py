@@ -155,6 +155,9 @@ class Cluster(Protocol):
     def places(self) -> list[tuple[str, str | None, str | None]]:
         """Return node id, place of the active broker and place of the backup of each member; None for no place."""
 
+    def announces(self, node_id: str) -> bool:
+        """Return True if its subscribers have the place of the active broker of a node."""
+
     def acts_for(self, node_id: str | None) -> bool:
         """Return True if the sessions of a node may go on here, after a failover or a scale-down."""
 
