@@ -20,7 +20,7 @@ from ._clock import Clock
 from ._deferred import AT_ONCE_MAX, DeferredWork
 from ._log_once import LogOnce
 from ._refusal import Refused
-from ._schedule import Schedule
+from ._schedule import Schedule, is_shallow
 from .addressing._addresses import AddressManager, split_fqqn
 from .addressing._remote_binding import RemoteBinding
 from .addressing._rotation import Group, Shared
@@ -54,7 +54,7 @@ _MOVING = (MessageLoadBalancing.ON_DEMAND, MessageLoadBalancing.OFF_WITH_REDISTR
 class _Taker:
     """Take the messages of one queue that can go elsewhere: the port and the filter of its hidden consumer."""
 
-    __slots__ = ("consumer", "queue", "redistribution", "refused")
+    __slots__ = ("consumer", "is_held", "queue", "redistribution", "refused")
 
     def __init__(self, redistribution: Redistribution, queue: Queue, schedule: Schedule) -> None:
         self.redistribution = redistribution
@@ -65,6 +65,8 @@ class _Taker:
         consumer.selector = self
         consumer.started = True
         self.consumer = consumer
+        # Whether it waits for a store-and-forward queue that is deep.
+        self.is_held = False
         # Ids of messages that could not be copied, and stay.
         self.refused: set[int] = set()
 
@@ -89,6 +91,12 @@ class _Taker:
     def refuse(self, message: Message) -> None:
         """Leave a message where it is from now on."""
         self.refused.add(message.message_id)
+
+    def go_on(self) -> None:
+        """Move more, if that waits for a store-and-forward queue."""
+        if self.is_held:
+            self.is_held = False
+            self.redistribution.move_more(self)
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
         self.redistribution.expect(self)
@@ -248,7 +256,8 @@ class Redistribution:
             return
         taker = self._active.get(queue)
         if taker is not None:
-            # What had no target may have one now.
+            # What had no target may have one now, and what waits for one target may have another.
+            taker.go_on()
             taker.consumer.cursor = Bookmark()
             queue.consumer_ready(taker.consumer)
             return
@@ -266,6 +275,7 @@ class Redistribution:
             self._change_due()
         taker = self._active.pop(queue, None)
         if taker is not None:
+            taker.is_held = False
             self._expected.pop(taker, None)
             queue.remove_consumer(taker.consumer)
             self._settlement.settle(queue, taker.consumer.unsettled.take_all(), Outcome.RELEASED)
@@ -326,24 +336,32 @@ class Redistribution:
         # The dispatcher gives none meanwhile: a portion between would overtake what it has given.
         taker.consumer.credit.grant(0)
         for _ in range(_RUNS_MAX):
-            cost, more = self._move_portion(taker, given)
+            cost, only = self._move_portion(taker, given)
             yield from repeat(None, cost)
             if self._active.get(queue) is not taker:
                 return
-            if not more:
+            if only is None:
                 taker.consumer.add_credit(AT_ONCE_MAX)
                 return
+            if not is_shallow(only.store_and_forward):
+                taker.is_held = True
+                self._schedule.when_shallow(only.store_and_forward, taker.go_on)
+                return
             given = []
-        # Other work has its turn. What follows is not given: messages deep in the backlog stay plain values.
+        # Other work has its turn.
+        self.move_more(taker)
+
+    def move_more(self, taker: _Taker) -> None:
+        """Move more in a later step. It is not given: messages deep in the backlog stay plain values."""
         self._expected[taker] = None
         self._deferred.add(self._move_given(taker))
 
-    def _move_portion(self, taker: _Taker, given: list[Reference]) -> tuple[int, bool]:
+    def _move_portion(self, taker: _Taker, given: list[Reference]) -> tuple[int, RemoteBinding | None]:
         """Move one portion, in one transaction.
 
         Returns:
-            What it has cost, with the messages that were found expired on the way; and whether more may follow that
-            go the same way.
+            What it has cost, with the messages that were found expired on the way; and the binding to which more may
+            follow, None if each message must be looked at.
         """
         count, queue = len(given), taker.queue
         group = self.group_of(queue)
@@ -352,12 +370,12 @@ class Redistribution:
             if not given:
                 packed, size = self._packed_moves.move(queue, only, AT_ONCE_MAX, taker.refused)
                 if packed:
-                    return packed * _RUN_COST + size // _BYTES_PER_COST, True
+                    return packed * _RUN_COST + size // _BYTES_PER_COST, only
             # All go the same way: no turn of the dispatcher and no choice for each.
             run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
             count += looked_at
             given += run
-        more = only is not None and count > 0
+        more = only if count else None
         cost_of_bytes = sum([reference.message.memory_size for reference in given]) // _BYTES_PER_COST
         if only is not None and given and self._move_run(taker, given, only):
             return count * _RUN_COST + cost_of_bytes, more

@@ -5,6 +5,7 @@ Responsible for the order of these, and for a bounded part of each per step. Doe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 from ._clock import Clock
@@ -20,7 +21,15 @@ from .settling._outcome import Outcome
 from .settling._settlement import Settlement
 from .transactions._visibility import VisibilityQueue
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "is_shallow"]
+
+# With more, the backlog packs messages in its middle, and restores them later; see `PriorityList.begin_chunk`.
+_SHALLOW_MAX = 1_024
+
+
+def is_shallow(queue: Queue) -> bool:
+    """Return True if few messages wait in a queue: a consumer at work has enough, and none of them is packed."""
+    return queue.backlog.size + queue.waiting_visible <= _SHALLOW_MAX
 
 
 class Schedule:
@@ -49,6 +58,8 @@ class Schedule:
         # client may have thousands of those.
         self._maybe_settled: dict[Queue, None] = {}
         self._relieved: dict[Backpressure, None] = {}
+        # What waits for a queue with few messages, in order.
+        self._shallow_waits: dict[Queue, dict[Callable[[], None], None]] = {}
         #: Wall time, id and queue of each call that a queue with scheduled messages waits for, the earliest first.
         self.calls: list[tuple[int, int, Queue]] = []
         self._expiry: Expiry
@@ -87,6 +98,8 @@ class Schedule:
                 self._expiry.move(queue, reference)
         if self._memory.relieved:
             self._memory.grant_waiting()
+        if self._shallow_waits:
+            self._end_shallow_waits()
 
     def _complete_bodies(self) -> None:
         """Report what was done for large bodies, which may send messages, or more of a delivery."""
@@ -99,6 +112,11 @@ class Schedule:
         for queue in settled:
             if queue.is_rebalancing and not queue.has_in_flight:
                 queue.end_rebalance()
+
+    def _end_shallow_waits(self) -> None:
+        for queue in [queue for queue in self._shallow_waits if queue.deleted or is_shallow(queue)]:
+            for action in self._shallow_waits.pop(queue):
+                self._deferred.add_action(action)
 
     def _dispatch(self, budget: int) -> None:
         # One turn each: queues that wake again continue in the next step.
@@ -140,6 +158,13 @@ class Schedule:
     def check(self, queue: Queue) -> None:
         """Raise AssertionError if a rebalance of a queue would never end."""
         assert not queue.is_rebalancing or queue in self._maybe_settled or queue.has_in_flight, queue.name
+
+    def when_shallow(self, queue: Queue, action: Callable[[], None]) -> None:
+        """Run an action as deferred work once `is_shallow` is true of a queue, or the queue is deleted.
+
+        One that waits for the queue already runs once.
+        """
+        self._shallow_waits.setdefault(queue, {})[action] = None
 
     def make_backpressure(self) -> Backpressure:
         """Return the backpressure for the consumers of one connection."""

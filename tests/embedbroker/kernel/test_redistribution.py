@@ -378,6 +378,7 @@ def test_many_messages_move_in_portions_and_in_order(stage: Stage) -> None:
     binding.add_consumer(None)
     stage.kernel.redistribution.on_remote_consumer(binding)
     _, taker = attached(stage, "other")
+    _, bridge = attached(stage, sf_name(B))
     steps, most = 0, 0
     while stage.kernel.has_work:
         before = counts(stage)[3]
@@ -386,7 +387,7 @@ def test_many_messages_move_in_portions_and_in_order(stage: Stage) -> None:
         most = max(most, counts(stage)[3] - before)
         steps += 1
     assert 0 < most <= 256 and len(taker.texts) == steps
-    assert moved(stage) == [str(number) for number in range(3000)]
+    assert bridge.texts == [str(number) for number in range(3000)]
     assert counts(stage) == (0, 0, 3000, 3000)
     stage.kernel.check()
 
@@ -411,13 +412,14 @@ def test_few_large_messages_move_in_a_step() -> None:
 def test_messages_that_arrive_while_others_move_keep_their_order(stage: Stage, seed: int) -> None:
     random = Random(seed)
     appear(stage, bind(stage, load_balancing=OFF_WITH))
+    _, bridge = attached(stage, sf_name(B))
     sent = 0
     for count in random.choices([0, 1, 3, 40, 200], k=30):
         stage.send(*[letter(str(number), durable=True) for number in range(sent, sent + count)])
         sent += count
         stage.run(random.choice([50, 100, 300, 1000, 4096]))
     stage.run_all()
-    assert moved(stage) == [str(number) for number in range(sent)]
+    assert bridge.texts == [str(number) for number in range(sent)]
 
 
 def test_a_run_passes_over_what_stays_and_what_has_expired(stage: Stage) -> None:
@@ -454,10 +456,10 @@ def test_messages_deep_in_a_queue_move_without_a_look_at_each(stage: Stage, monk
         return opening(chunk, restore)
 
     monkeypatch.setattr(SealedChunk, "opened", noted)
+    _, bridge = attached(stage, sf_name(B))
     appear(stage, binding)
     assert stage.waiting("orders") == ["stays"]
-    expected = [str(number) for number in range(4000) if number not in (1800, 2950)]
-    assert moved(stage) == expected
+    assert bridge.texts == [str(number) for number in range(4000) if number not in (1800, 2950)]
     queue = stage.kernel.address_manager.queues["orders"]
     assert counts(stage)[:2] == (1, 0) and queue.acknowledged_count == 3998 and queue.expired_count == 1
     # Each of them is recorded once, whichever way it took.
@@ -465,6 +467,38 @@ def test_messages_deep_in_a_queue_move_without_a_look_at_each(stage: Stage, monk
     assert len(together) > 1500 and len(together) + len(stage.store.of_kind("add")) == 3997
     assert {record[2:] for record in together} <= {(sf(stage).id, each, queue.id) for each in range(1, 10_000)}
     assert len(opened) < 6
+    stage.kernel.check()
+
+
+def test_messages_stay_while_many_wait_for_the_bridge(stage: Stage) -> None:
+    fill(stage, *map(str, range(4000)))
+    binding = bind(stage, load_balancing=OFF_WITH)
+    appear(stage, binding)
+    on_the_way = sf(stage).message_count
+    assert 1024 < on_the_way <= 1024 + 256
+    # A consumer here gets what has not left.
+    consumer, taker = attached(stage)
+    stage.run_all()
+    assert taker.texts == [str(number) for number in range(on_the_way, 4000)]
+    detach(stage, consumer)
+    # A portion leaves with each beginning.
+    assert (sf(stage).message_count, stage.waiting("orders")) == (on_the_way + 64, taker.texts[64:])
+    # So does another broker.
+    appear(stage, bind(stage, node=C, load_balancing=OFF_WITH))
+    assert stage.waiting("orders") == [] and len(moved(stage, C)) > 1400
+    stage.kernel.check()
+
+
+def test_messages_go_on_when_few_wait_for_the_bridge(stage: Stage) -> None:
+    fill(stage, *map(str, range(4000)))
+    appear(stage, bind(stage, load_balancing=OFF_WITH))
+    first = moved(stage)
+    stage.kernel.teardown.purge(sf(stage))
+    stage.run_all()
+    assert moved(stage)[0] == str(len(first))
+    _, bridge = attached(stage, sf_name(B))
+    stage.run_all()
+    assert first + bridge.texts == list(map(str, range(4000))) and not stage.waiting("orders")
     stage.kernel.check()
 
 
