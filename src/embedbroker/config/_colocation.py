@@ -31,7 +31,7 @@ def is_at_host(connection: ClusterConnection | None) -> bool:
     Args:
         connection: The cluster connection of the broker; None without any.
     """
-    return connection is not None and connection.connector == HOST_CONNECTOR
+    return connection is not None and (connection.connector or "").startswith(HOST_CONNECTOR)
 
 
 def hosted_backup(
@@ -84,14 +84,12 @@ def hosted_backup(
     }
     # Its host is a member that it needs from the first moment on: for votes, and as a target of scale-down.
     connectors[HOST_CONNECTOR] = place
-    clusters = [
-        evolve(
-            each,
-            connector=HOST_CONNECTOR if scales_down else each.connector,
-            static_connectors=(*each.static_connectors, HOST_CONNECTOR),
-        )
-        for each in host.cluster_connections
-    ]
+    clusters = []
+    for each in host.cluster_connections:
+        name, connector = _place_in(host, each, place)
+        connectors[name] = connector
+        own = name if scales_down else each.connector
+        clusters.append(evolve(each, connector=own, static_connectors=(*each.static_connectors, name)))
     return evolve(
         host,
         name=f"{host.name}-{suffix}",
@@ -108,6 +106,19 @@ def hosted_backup(
         # The file describes its host.
         configuration_source=None,
     )
+
+
+def _place_in(
+    host: BrokerConfig, connection: ClusterConnection, place: TransportConfiguration
+) -> tuple[str, TransportConfiguration]:
+    """Return the connector to the host in one of its clusters, with its name: each may have another acceptor."""
+    acceptor = host.acceptor_of(connection)
+    if acceptor == host.acceptor_of(host.cluster_connection):
+        return HOST_CONNECTOR, place
+    name = f"{HOST_CONNECTOR}_{connection.name}"
+    if connection.connector is not None:
+        return name, host.connectors[connection.connector]
+    return name, evolve(place, parameters={**place.parameters, "host": acceptor.host, "port": str(acceptor.port)})
 
 
 def can_scale_down_at_host(policy: SharedStoreBackup | ReplicationBackup, *, has_lock_manager: bool = False) -> bool:

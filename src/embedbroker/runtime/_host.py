@@ -151,7 +151,7 @@ class HostStatistics:
     """Connections with bytes that their pipes did not take yet."""
 
 
-class Acceptor(Protocol):
+class Acceptors(Protocol):
     """Control the places where a broker accepts connections over the network, by their names."""
 
     def is_accepting(self, name: str) -> bool:
@@ -210,7 +210,7 @@ class Host:
         # One change of their files at a time.
         self._users_change = trio.Lock()
         #: What management starts and stops.
-        self.acceptor: Acceptor | None = None
+        self.acceptors: Acceptors | None = None
         #: Adopts the configuration file if it changed, and returns why it cannot; None without such a file.
         self.reload_file: Callable[[], Awaitable[str | None]] | None = None
         self.on_stop_listening: Callable[[], None] = lambda: None
@@ -756,18 +756,18 @@ class Host:
             raise ValueError(f"the configuration is not changed, its file cannot be used: {problem}")
 
     async def _control_acceptor(self, kind: TaskKind, name: str) -> object:
-        acceptor = self.acceptor
-        assert acceptor is not None, "a broker that serves has one"
+        acceptors = self.acceptors
+        assert acceptors is not None, "a broker that serves has one"
         try:
             match kind:
                 case TaskKind.LOOK_AT_ACCEPTOR:
-                    return acceptor.is_accepting(name)
+                    return acceptors.is_accepting(name)
                 case TaskKind.START_ACCEPTOR:
-                    return await acceptor.start_acceptor(name)
+                    return await acceptors.start_acceptor(name)
                 case TaskKind.STOP_ACCEPTOR:
-                    return acceptor.stop_acceptor(name)
+                    return acceptors.stop_acceptor(name)
                 case _:
-                    acceptor.reload_acceptor(name)
+                    acceptors.reload_acceptor(name)
                     return None
         except ResourceAllocationException as error:
             raise ValueError(str(error)) from None

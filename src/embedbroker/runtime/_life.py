@@ -159,7 +159,7 @@ class Life:
                     self.host.observer, self.host.dial = self._watch.observer, self._place.dial
                     self.host.datagrams = self._place.datagrams
                     self.host.user_source = self._config.user_source
-                    self.host.acceptor = self
+                    self.host.acceptors = self
                     self.host.on_stop_listening = self._stop_listening
                     self.host.on_let_brokers_in = self._let_brokers_in
                     self.host.hosted = self._hosted

@@ -55,6 +55,14 @@ def test_every_acceptor_of_the_host_is_raised_by_the_offset() -> None:
     acceptors = [AcceptorConfig("one", port=61_616), AcceptorConfig("two", port=7), AcceptorConfig("free")]
     backup = hosted_backup(evolve(HOST, port=0, acceptors=acceptors), 1, "n", PLACE)
     assert [acceptor.port for acceptor in backup.listens_at] == [61_816, 207, 0]
+    # In each cluster the host is where that one's acceptor is.
+    two = evolve(acceptors[1], cluster_connection="second")
+    first = ClusterConnection("first", connector="a", addresses=("eu",))
+    second = ClusterConnection("second", connector="b", addresses=("us",))
+    apart = evolve(HOST, port=0, acceptors=[acceptors[0], two], cluster_connections=[first, second])
+    backup = hosted_backup(apart, 0, "n", PLACE)
+    places = [backup.connectors[each.static_connectors[-1]].host for each in backup.cluster_connections]
+    assert places == ["host-a", "host-b"]
     high = evolve(HOST, port=0, acceptors=[*acceptors, AcceptorConfig("high", port=65_500)])
     with pytest.raises(ValueError, match="port 65500 with an offset of 100 is above 65535"):
         hosted_backup(high, 0, "n", PLACE)
