@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from embedbroker import AddressConfiguration, EmbeddedBroker, QueueConfiguration, ThreadedBroker
+from embedbroker import AcceptorConfig, AddressConfiguration, EmbeddedBroker, QueueConfiguration, ThreadedBroker
 from embedbroker.cluster import MemberUp
 from embedbroker.config import ClusterConnection, ReplicationBackup, Role
 from embedbroker.runtime._embedded import life_of
+from embedclient import ServerLocator
 from tests.embedbroker.runtime.test_replication import becomes
 from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
@@ -103,6 +104,80 @@ async def test_artemis_refuses_a_wrong_cluster_password_and_shares_messages_with
                     await send(session, "orders", [name] * 20)
                 for consumer in found.values():
                     assert Counter(await texts_of(consumer, 20)) == dict.fromkeys(nodes, 10)
+
+
+_SECOND_CLUSTER = """<cluster-connection name="second"><address>two</address><connector-ref>here</connector-ref>
+<retry-interval>200</retry-interval><message-load-balancing>ON_DEMAND</message-load-balancing><max-hops>1</max-hops>
+<static-connectors><connector-ref>there</connector-ref></static-connectors></cluster-connection>"""
+
+
+@pytest.fixture
+def second_ports() -> tuple[int, int]:
+    """Of the second acceptors of Artemis and of ours."""
+    return free_port(), free_port()
+
+
+@pytest.fixture
+def theirs_in_two(tmp_path: Path, other_port: int, second_ports: tuple[int, int]) -> Iterator[ArtemisBroker]:
+    """An Artemis with two cluster connections, each with an acceptor."""
+    here, there = second_ports
+    queues = ["--queues", "orders,two.orders"]
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{other_port}", *queues]
+    options = ["--clustered", "--cluster-user", USER, "--cluster-password", PASSWORD, *names]
+    acceptor = f'<acceptor name="second">tcp://127.0.0.1:{here}?protocols=CORE;clusterConnection=second</acceptor>'
+    connectors = [
+        f'<connector name="{n}">tcp://127.0.0.1:{p}</connector>' for n, p in (("here", here), ("there", there))
+    ]
+    changes = {
+        "</acceptors>": f"{acceptor}</acceptors>",
+        "</connectors>": f"{''.join(connectors)}</connectors>",
+        '<cluster-connection name="my-cluster">': '<cluster-connection name="my-cluster"><address>orders</address>',
+        "</cluster-connections>": f"{_SECOND_CLUSTER}</cluster-connections>",
+    }
+    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options, changes=changes) as running:
+        yield running
+
+
+async def test_two_clusters_of_the_same_nodes_are_apart_by_their_acceptors(
+    theirs_in_two: ArtemisBroker, other_port: int, second_ports: tuple[int, int]
+) -> None:
+    here, there = second_ports
+    second = f"tcp://127.0.0.1:{here}"
+    with EmbeddedBroker.in_thread(
+        name="ours",
+        acceptors=[
+            AcceptorConfig("first", port=other_port),
+            AcceptorConfig("second", port=there, cluster_connection="second"),
+        ],
+        addresses={name: {"anycast": {name: {}}} for name in ("orders", "two.orders")},
+        connectors={"theirs": theirs_in_two.url, "theirs-second": second},
+        cluster_connections=[
+            ClusterConnection("first", static_connectors=("theirs",), addresses=["orders"]),
+            ClusterConnection("second", static_connectors=("theirs-second",), addresses=["two"]),
+        ],
+        cluster_user=USER,
+        cluster_password=PASSWORD,
+    ) as broker:
+        for queue_name, urls, ports in (
+            ("orders", [theirs_in_two.url, broker.urls["first"]], {theirs_in_two.port, other_port}),
+            ("two.orders", [second, broker.urls["second"]], {here, there}),
+        ):
+            nodes_at = dict(zip(("theirs", "ours"), urls, strict=True))
+            async with sessions(nodes_at) as nodes:
+                await formed(nodes, [queue_name])
+                async with consumers(nodes, queue_name, nodes) as found:
+                    for name, session in nodes.items():
+                        await send(session, queue_name, [name] * 20)
+                    for consumer in found.values():
+                        assert Counter(await texts_of(consumer, 20)) == dict.fromkeys(nodes, 10)
+            for url in urls:
+                async with ServerLocator(ha_url(url)).create_session_factory() as factory:
+                    with trio.fail_after(SECONDS_MAX):
+                        while len(factory.members) < 2:
+                            await trio.lowlevel.checkpoint()
+                    assert {int(member.parameters["port"]) for member in factory.members} == ports
+        with client_of(ha_url(broker.urls["second"])) as client:
+            until_it_knows(client, here, there)
 
 
 # -- replication, which is between brokers of one kind ---------------------------------------------------------------
