@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from attrs import evolve
 
 from embedbroker.node import Node
-from embedclient.agent import BytesReceived, FailoverCompleted, LocatorSettings, SessionMode
+from embedclient.agent import BytesReceived, Call, FailoverCompleted, LocatorSettings, SessionMode
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import (
     HANDSHAKE,
@@ -335,3 +337,28 @@ def test_a_request_that_is_never_answered_does_not_keep_those_behind_it_waiting_
     pair.advance(31)
     assert not pair.finish(second).exists
     assert session.rebuilds == 1
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 2_000])
+def test_a_call_that_begins_during_a_failover_waits_for_it_as_long_as_the_setting_allows(timeout_ms: int) -> None:
+    """1. The connection is lost. 2. A request of a session, and a new session, wait. 3. With -1 they go on waiting."""
+    pair = NodePair(evolve(RECONNECTING, call_failover_timeout_ms=timeout_ms, call_timeout_ms=500))
+    session = open_session(pair)
+    open_queue(pair, session)
+    pair.refuse_dials = True
+    pair.cut()
+    calls: list[Call[Any]] = [session.addressing.query_queue("q"), pair.agent.create_session_for(SessionMode.AUTO)]
+    # The time-out of calls counts from the moment they are sent.
+    pair.advance(1.9)
+    assert not any(call.done for call in calls)
+    pair.advance(0.2 if timeout_ms > 0 else 120)
+    if timeout_ms > 0:
+        assert [pair.error_code(call) for call in calls] == [ErrorCode.CONNECTION_TIMEDOUT] * 2
+    else:
+        assert not any(call.done for call in calls)
+    pair.refuse_dials = False
+    pair.advance(1)
+    if timeout_ms < 0:
+        for call in calls:
+            pair.finish(call)
+    assert count_of(pair, session) == 0
