@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 import trio
 
-from embedbroker import AcceptorConfig, ClusterConnection, SecuritySetting, User
+from embedbroker import (
+    AcceptorConfig,
+    ClusterConnection,
+    SecuritySetting,
+    User,
+)
 from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
 from embedclient import ClientSessionFactory, ConnectionFactory, Queue, ServerLocator, TextMessage
 from embedclient.errors import ConnectionTimedOutException, JMSException

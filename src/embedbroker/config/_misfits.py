@@ -125,8 +125,8 @@ def _of_tls(config: BrokerConfig) -> Iterator[str]:
         name = connection.connector
         if name is None or name in reported or config.connectors[name].factory == IN_VM_CONNECTOR_FACTORY:
             continue
-        reported.add(name)
         if config.acceptor_of(connection).tls is not None and not config.connectors[name].is_secure:
+            reported.add(name)
             yield (
                 f"tls with the connector {name!r}, which has no TLS: clients and brokers that are referred to this"
                 " broker cannot connect; add sslEnabled=true to the connector, unless it leads to a proxy that adds TLS"

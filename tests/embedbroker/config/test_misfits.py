@@ -10,6 +10,7 @@ from attrs import evolve
 
 from embedbroker import EmbeddedBroker
 from embedbroker.config import (
+    AcceptorConfig,
     AddressSettings,
     BroadcastGroup,
     BrokerConfig,
@@ -71,6 +72,27 @@ def test_a_broker_that_requires_certificates_is_not_exposed() -> None:
     tls = TLSSettings(key_store_path="x", trust_store_path="y")
     assert exposure(BrokerConfig(host="0.0.0.0", tls=tls)) is not None
     assert exposure(BrokerConfig(host="0.0.0.0", tls=evolve(tls, need_client_auth=True))) is None
+
+
+def test_each_acceptor_counts() -> None:
+    inside, outside = AcceptorConfig("inside"), AcceptorConfig("outside", host="0.0.0.0", port=65_500)
+    assert exposure(BrokerConfig(acceptors=[inside])) is None
+    assert (exposure(BrokerConfig(acceptors=[inside, outside])) or "").startswith("host='0.0.0.0' without users")
+    (text,) = misfits(
+        BrokerConfig(
+            acceptors=[inside, evolve(outside, tls=TLSSettings(key_store_path="x"), cluster_connection="b")],
+            connectors={"here": "tcp://here:1"},
+            cluster_connections=[
+                ClusterConnection("a", connector="here", addresses=["a"]),
+                ClusterConnection("b", connector="here", addresses=["b"]),
+            ],
+        )
+    )
+    assert text.startswith("tls with the connector 'here', which has no TLS")
+    (text,) = misfits(evolve(BrokerConfig(**COLOCATED), acceptors=[inside, evolve(outside, host="127.0.0.1")]))
+    assert text.startswith(
+        "max_backups=1 with backup_port_offset=100: this broker can host 0 backups, because port 65500"
+    )
 
 
 def test_the_defaults_fit() -> None:

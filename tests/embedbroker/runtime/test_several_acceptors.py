@@ -10,12 +10,24 @@ from typing import Any
 import pytest
 import trio
 
-from embedbroker import AcceptorConfig, ClusterConnection, EmbeddedBroker
+from embedbroker import (
+    AcceptorConfig,
+    ClusterConnection,
+    EmbeddedBroker,
+    HAPolicy,
+    MemoryLocks,
+    Role,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 from embedbroker.runtime._endpoint import open_endpoint
-from embedclient import ConnectionFactory, TextMessage, TLSSettings
+from embedbroker.testing import SimulatedDisk
+from embedclient import ConnectionFactory, RoutingType, ServerLocator, TextMessage, TLSSettings, Topic
 from embedclient.errors import ConnectionLostException, ResourceAllocationException
 from embedclient.transport import connect_tcp, listen_tcp
 from tests.tls.certificates import Files
+
+STOPPED = "_AMQ_NotifType = 'ACCEPTOR_STOPPED'"
 
 
 def free_port() -> int:
@@ -80,6 +92,17 @@ async def test_management_controls_each_acceptor(caplog: pytest.LogCaptureFixtur
         assert (await is_reached(urls["one"]), await is_reached(urls["two"])) == (True, False)
         await management.start_acceptor("two")
         assert await is_reached(urls["two"]) and broker.urls == urls
+        # The other one has lost no connection meanwhile.
+        async with (
+            ConnectionFactory(f"{urls['one']}?reconnectAttempts=0").connect() as one,
+            one.session() as session,
+            session.create_consumer(Topic("activemq.notifications"), STOPPED) as notes,
+        ):
+            await management.stop_acceptor("two")
+            note = await notes.receive(timeout=5)
+            assert note is not None
+            stopped = note.properties["host"], note.properties["port"]
+            assert stopped == ("127.0.0.1", int(urls["two"].rpartition(":")[2]))
     lines = [record.getMessage() for record in caplog.records]
     for name, url in urls.items():
         place = url.removeprefix("tcp://")
@@ -125,6 +148,54 @@ async def test_an_acceptor_has_limits_of_its_own() -> None:
         with trio.fail_after(5):
             assert await silent.receive(1) == b""
         silent.close()
+
+
+async def test_a_client_follows_a_pair_within_the_cluster_of_its_acceptor() -> None:
+    ports = {name: (free_port(), free_port()) for name in ("primary", "backup")}
+    disk, locks = SimulatedDisk(), MemoryLocks()
+
+    def member(name: str, other: str, policy: HAPolicy) -> EmbeddedBroker:
+        first, second = ports[name]
+        return EmbeddedBroker(
+            name=name,
+            ha_policy=policy,
+            disk=disk,
+            locks=locks,
+            acceptors=[AcceptorConfig("one", port=first), AcceptorConfig("two", port=second, cluster_connection="b")],
+            connectors={str(port): f"tcp://127.0.0.1:{port}" for port in ports[other]},
+            cluster_connections=[
+                ClusterConnection(cluster, static_connectors=[str(port)], addresses=[cluster], retry_interval_ms=20)
+                for cluster, port in zip("ab", ports[other], strict=True)
+            ],
+            cluster_password="secret",
+        )
+
+    async def until_backups(broker: EmbeddedBroker) -> None:
+        with trio.fail_after(10):
+            while True:
+                network = json.loads(await broker.management.invoke("broker", "listNetworkTopology"))
+                if [place["primary"] for place in network if "backup" in place] == [
+                    f"127.0.0.1:{port}" for port in ports[broker.config.name]
+                ]:
+                    return
+
+    async with (
+        member("primary", "backup", SharedStorePrimary()) as primary,
+        member("backup", "primary", SharedStoreBackup()) as backup,
+    ):
+        await until_backups(primary)
+        url = f"{primary.urls['two']}?ha=true&reconnectAttempts=-1&retryInterval=20"
+        async with ServerLocator(url).create_session_factory() as factory, factory.create_session() as session:
+            await session.create_queue("q", "q", RoutingType.ANYCAST)
+            await primary.crash()
+            await backup.wait_for_role(Role.LIVE)
+            assert (await session.query_queue("q")).exists
+            assert factory.connector is not None
+            assert factory.connector.port == ports["backup"][1]
+            await primary.start()
+            await primary.wait_for_role(Role.LIVE)
+            assert (await session.query_queue("q")).exists
+            assert factory.connector.port == ports["primary"][1]
 
 
 @pytest.mark.parametrize(
