@@ -260,11 +260,13 @@ class RemoteBindings:
         if self._is_left_out(cluster_name, distance):
             return []
         existing = self.by_cluster_name.get(cluster_name)
-        if existing is not None and existing.remote_queue_id == queue_id:
+        is_known = existing is not None and existing.remote_queue_id == queue_id
+        if existing is not None and is_known and (existing.is_connected or existing.distance == distance):
             return self._connect(existing, added.filter)
         if existing is None and len(self.by_cluster_name) >= BINDINGS_MAX:
             raise _Ignored(f"it has more than {BINDINGS_MAX} queues; nothing is sent to those beyond")
-        # A queue that was deleted and created again has another id.
+        # A queue that was deleted and created again has another id. One at another distance is reached on another way,
+        # perhaps over this broker: the neighbour has learnt of it from here.
         changes = self._remove([existing]) if existing is not None else []
         self.by_cluster_name[cluster_name] = added
         return [*changes, BindingAdded(added)]

@@ -346,6 +346,17 @@ def test_a_connection_that_comes_back() -> None:
     assert bench.log == []
 
 
+def test_a_queue_that_comes_back_at_another_distance_is_another_way() -> None:
+    bench = begun(consumer(), max_hops=4)
+    old = bench.q
+    bench.table.disconnect()
+    bench.table.begin()
+    # The neighbour started anew, and has learnt of the queue from this broker.
+    changes = bench.snapshot(binding(Distance=3), consumer(Distance=3))
+    assert changes == [BindingRemoved(old), BindingAdded(bench.q), ConsumerCreated(bench.q, "q", None, 4)]
+    assert (bench.q.distance, state_of(bench.q), bench.log) == (4, (True, 1), [])
+
+
 def test_a_broker_that_left() -> None:
     bench = begun()
     old = bench.q

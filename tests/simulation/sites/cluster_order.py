@@ -27,7 +27,8 @@ class OrderChecker:
     moves messages of the queue: it is not redistributed, and no node scales down. Where messages go over several nodes,
     the sender's node has had one life: one that has just started may know of a queue beside it from behind itself
     first, and what it sends then returns, behind what it sends later. Large messages are exempt where a
-    disk had no room for a body, or could not read it: ``passing_from`` is the size from which they are.
+    disk had no room for a body, or could not read it: ``passing_from`` is the size from which they are. Without
+    duplicate detection a node that crashed may send a message again: this second copy is exempt, the first one is not.
     """
 
     scene: Scene
@@ -44,8 +45,12 @@ class OrderChecker:
             return
         lasting = self._queues_that_keep()
         newest: dict[tuple[str, str, tuple[str, int]], tuple[int, str]] = {}
+        copies: dict[tuple[str, str], tuple[str, int]] = {}
         for queue, key, taken in self.takes.history:
             entry = self.book.entries[key]
+            first = copies.setdefault((queue, key), (taken.node, taken.message_id))
+            if not self.plan.detects_duplicates and first != (taken.node, taken.message_id):
+                continue
             if queue not in lasting or not taken.was_alone or entry.was_in_doubt:
                 continue
             if self.passing_from is not None and entry.letter.size >= self.passing_from:
