@@ -11,7 +11,7 @@ from attrs import Attribute, field, frozen
 
 from embedclient.model import TLS, TLSSettings, as_tls, describe_name
 
-from ._checks import as_tuple, named, optional, prefixes, text, whole
+from ._checks import as_tuple, instance, named, optional, prefixes, text, whole
 from ._nested import listed
 
 __all__ = ["ANY_HOST", "AcceptorConfig", "as_acceptors", "host", "tls_text"]
@@ -21,9 +21,9 @@ _ANY_IPV4, _ANY_IPV6 = "0.0.0.0", "::"
 ANY_HOST = (_ANY_IPV4, _ANY_IPV6)
 
 
-def host(instance: object, attribute: Attribute[str], value: object) -> None:
+def host(acceptor: object, attribute: Attribute[str], value: object) -> None:
     """Check the host of a place to listen on."""
-    text(instance, attribute, value)
+    text(acceptor, attribute, value)
     if not str(value).strip():
         raise ValueError(
             f"host must name an address to listen on, such as 127.0.0.1, or 0.0.0.0 for all, not {value!r}"
@@ -50,6 +50,7 @@ class AcceptorConfig:
             brokers join. None: the first one, or the one that the ``ha_policy`` names.
         connections_max: Connections at this place; a further one is closed. None: no limit but that of the broker.
         handshake_timeout_ms: Time for the first bytes of a connection; 0 for no limit. None: that of the broker.
+        auto_start: Whether the broker listens here from its start on; False: once management starts the acceptor.
 
     Raises:
         ValueError, TypeError: a value is out of its range; the text names the field.
@@ -64,6 +65,7 @@ class AcceptorConfig:
     cluster_connection: str | None = field(default=None, validator=optional(named))
     connections_max: int | None = field(default=None, validator=optional(whole(0)))
     handshake_timeout_ms: int | None = field(default=None, validator=optional(whole(0)))
+    auto_start: bool = field(default=True, validator=instance(bool))
 
 
 def as_acceptors(value: object) -> tuple[AcceptorConfig, ...]:

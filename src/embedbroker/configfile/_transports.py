@@ -30,9 +30,10 @@ from ._values import WrongValue, seconds, text, whole
 
 __all__ = ["acceptor_values", "connector_of", "connector_refs", "connectors_of", "is_connector"]
 
-_FAMILIAR = {"sslEnabled": "false", "autoStart": "true"}
+_FAMILIAR = {"sslEnabled": "false"}
 _PREFIXES = {"anycastPrefix": "anycast_prefixes", "multicastPrefix": "multicast_prefixes"}
-_IDLE = {"scheme", "protocol", "protocols", "connectionsAllowed", "handshake-timeout", "clusterConnection", *_PREFIXES}
+_LIMITS = ("connectionsAllowed", "handshake-timeout")
+_IDLE = {"scheme", "protocol", "protocols", "clusterConnection", "autoStart", *_LIMITS, *_PREFIXES}
 _DEFAULT_NAME = BrokerConfig().acceptor_name
 
 
@@ -65,7 +66,7 @@ def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> di
     # The error of an acceptor that cannot be read is enough: it may be the one to open.
     if all_readable and not opened:
         findings.refuse(f"{core.place}/acceptors", f"none of them can be opened: {'; '.join(reasons)}")
-    if len(opened) == 1 and "clusterConnection" not in opened[0][1].parameters:
+    if len(opened) == 1 and _is_plain(opened[0][1]):
         [(element, url)] = opened
         return _of_one(_acceptor(element, url, BrokerConfig, tls, findings))
     acceptors: list[AcceptorConfig] = []
@@ -79,6 +80,15 @@ def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> di
         else:
             acceptors.append(acceptor)
     return {"acceptors": acceptors} if acceptors else {}
+
+
+def _is_plain(url: TransportURL) -> bool:
+    """Return True if the fields of a broker with one acceptor can hold what a URL has."""
+    return _starts(url) and "clusterConnection" not in url.parameters
+
+
+def _starts(url: TransportURL) -> bool:
+    return url.parameters.get("autoStart", "true").lower() != "false"
 
 
 def _of_one(values: dict[str, Any]) -> dict[str, Any]:
@@ -95,8 +105,6 @@ def _why_not(url: TransportURL) -> str:
         if wanted:
             names = ", ".join(wanted)
             return f"sslEnabled=true is missing, which {names} would need; write sslEnabled=false to open it without"
-    if url.parameters.get("autoStart", "true").lower() == "false":
-        return "autoStart=false is not supported: the broker starts its acceptor, and management may stop it"
     if "securityDomain" in url.parameters:
         return "securityDomain is not supported: all acceptors use the users of the broker"
     if url.parameters.get("proxyProtocolEnabled", "false").lower() != "false":
@@ -121,6 +129,8 @@ def _acceptor(
         values["name"] = name
     if cluster := url.parameters.get("clusterConnection"):
         values["cluster_connection"] = cluster
+    if not _starts(url):
+        values["auto_start"] = False
     if url.other_hosts:
         findings.warn(
             element.place, f"this broker listens on one host, {url.host}, not on {', '.join(url.other_hosts)}"
@@ -135,8 +145,8 @@ def _acceptor(
         listed = [each.strip() for each in url.parameters.get(name, "").split(",")]
         if any(listed):
             values[setting] = tuple(each for each in listed if each)
-    _limit(element, url, "connectionsAllowed", values, kind, findings)
-    _limit(element, url, "handshake-timeout", values, kind, findings)
+    for name in _LIMITS:
+        _limit(element, url, name, values, kind, findings)
     idle = [
         name
         for name, value in url.parameters.items()

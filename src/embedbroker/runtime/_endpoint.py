@@ -164,15 +164,15 @@ class Endpoint:
         self._network = network
 
     async def listen(self) -> list[list[Listener]]:
-        """Accept peers at every acceptor, or at none of them.
+        """Accept peers at every acceptor that starts with the broker, or at none of them.
 
         Raises:
             ResourceAllocationException: the text names the address that is not available.
         """
         opened: list[list[Listener]] = []
         try:
-            for number in range(len(self.acceptors)):
-                opened.append(await self.listen_at(number))
+            for number, acceptor in enumerate(self.acceptors):
+                opened.append(await self.listen_at(number) if acceptor.config.auto_start else [])
         except BaseException:  # a cancellation, too, must not leave ports taken
             for listener in chain.from_iterable(opened):
                 listener.close()

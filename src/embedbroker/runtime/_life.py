@@ -237,12 +237,12 @@ class Life:
             self._let_in(self._listen_vm(self._config.name), 0)
         self.serves = True
         if self._config.acceptors:
-            for acceptor in self._place.acceptors:
+            for acceptor in [each for each in self._place.acceptors if each.port]:
                 self._logger.info(
                     "broker %r: acceptor %r listens on %s:%d",
                     self._config.name, acceptor.config.name, acceptor.config.host, acceptor.port,
                 )  # fmt: skip
-        warning = exposure(self._config) if self.port else None
+        warning = exposure(self._config) if any(self.ports()) else None
         if warning is not None:
             self._logger.warning("broker %r: %s", self._config.name, warning)
 

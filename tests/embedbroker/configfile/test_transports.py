@@ -77,9 +77,9 @@ def test_each_acceptor_that_can_be_opened_is(tmp_path: Path) -> None:
         "tcp://a:2?needClientAuth=true;keyStorePath=x",
         "vm://0",
         "tcp://a:3",
-        "tcp://a:4?protocols=HORNETQ,CORE;anycastPrefix=q.;connectionsAllowed=2;handshake-timeout=3",
+        "tcp://a:4?protocols=HORNETQ,CORE;anycastPrefix=q.;connectionsAllowed=2;handshake-timeout=3;autoStart=False",
     )
-    a5 = AcceptorConfig("a5", "a", 4, ["q."], connections_max=2, handshake_timeout_ms=3_000)
+    a5 = AcceptorConfig("a5", "a", 4, ["q."], connections_max=2, handshake_timeout_ms=3_000, auto_start=False)
     assert loaded.config.listens_at == (AcceptorConfig("a4", "a", 3), a5)
     assert loaded.config.connections_max == 20_000
     assert loaded.warnings == [
@@ -100,6 +100,8 @@ def test_an_acceptor_belongs_to_a_cluster_connection_by_its_name(tmp_path: Path)
         "<connectors><connector name='here'>tcp://a:1</connector></connectors><cluster-connections>"
         "<cluster-connection name='c'><connector-ref>here</connector-ref></cluster-connection></cluster-connections>"
     )
+    (waiting,) = accept(tmp_path, "tcp://a:1?autoStart=false").config.listens_at
+    assert waiting == AcceptorConfig("a1", "a", 1, auto_start=False)
     loaded = load(tmp_path, acceptors(url) + cluster)
     assert loaded.config.listens_at == (AcceptorConfig("a1", "a", 1, cluster_connection="c"),)
     assert not [line for line in loaded.warnings if "clusterConnection" in line]
@@ -128,10 +130,6 @@ NO_TLS, WITHOUT = "sslEnabled=true is missing", "write sslEnabled=false to open 
         ),
         ("tcp://a:1?proxyProtocolEnabled=true", "the PROXY protocol is not supported"),
         ("tcp://a:1?securityDomain=x", "securityDomain is not supported: all acceptors use the users of the broker"),
-        (
-            "tcp://a:1?autoStart=false",
-            "autoStart=false is not supported: the broker starts its acceptor, and management may stop it",
-        ),
         ("vm://0", "vm:// URLs of the same process reach a broker by its name without an acceptor"),
     ],
 )

@@ -132,6 +132,21 @@ async def test_an_acceptor_that_cannot_listen_leaves_none_open() -> None:
         listener.close()
 
 
+async def test_an_acceptor_may_wait_for_management() -> None:
+    acceptors = [AcceptorConfig("later", auto_start=False), AcceptorConfig("now")]
+    async with EmbeddedBroker(acceptors=acceptors, cluster_connections=ClusterConnection()) as broker:
+        assert list(broker.urls) == ["now"] and broker.url == broker.urls["now"]
+        assert not await broker.management.is_acceptor_started("later")
+        # Its port was announced.
+        port = (await broker.management.get("acceptor.later", "Parameters"))["port"]
+        assert not await is_reached(f"tcp://127.0.0.1:{port}")
+        await broker.management.start_acceptor("later")
+        assert broker.urls["later"] == f"tcp://127.0.0.1:{port}" and await is_reached(broker.urls["later"])
+        await broker.stop()
+        await broker.start()
+        assert list(broker.urls) == ["now"]
+
+
 async def test_an_acceptor_has_limits_of_its_own() -> None:
     acceptors = [AcceptorConfig("small", connections_max=1, handshake_timeout_ms=1), AcceptorConfig("large")]
     async with EmbeddedBroker(acceptors=acceptors, connection_check_interval_ms=10) as broker:
