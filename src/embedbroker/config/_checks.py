@@ -36,6 +36,9 @@ class PathLike(Protocol):
 
 def as_path(value: str | PathLike | None) -> str | None:
     """Return the text of a path of any type; any other value is left to the check `path`."""
+    # Looked at first: the check of a protocol takes longer than that of all other fields together.
+    if value is None or type(value) is str:
+        return value
     return value.__fspath__() if isinstance(value, PathLike) else value
 
 

@@ -1,4 +1,4 @@
-"""The second session of a cluster bridge: the notifications of the other broker (cluster-and-ha 7.4).
+"""The subscription of a cluster bridge to the notifications of the other broker (cluster-and-ha 7.4).
 
 Responsible for the notification queue, its consumer, and the request of the snapshot. Does not depend on the meaning of
 notifications.
@@ -54,18 +54,14 @@ class SubscriptionOwner(Protocol):
 class BindingSubscription:
     """One for each connection: with it the queue ends, which is temporary. A failure ends the connection.
 
-    The session is requested at once, together with that of the bridge.
+    It shares the session of the bridge: each session costs two exchanges of packets with each member, for its beginning
+    and its end.
     """
 
     def __init__(self, link: BridgeLink, queue: NotificationQueue, owner: SubscriptionOwner) -> None:
         self._link = link
         self._queue = queue
         self._owner = owner
-        self._session = link.open_session()
-
-    def begin(self) -> None:
-        """Subscribe as soon as there is the session."""
-        self._then(self._session, self._subscribe)
 
     def _then(self, call: Call[T], proceed: Callable[[T], object]) -> None:
         """Go on when a call is done."""
@@ -78,7 +74,7 @@ class BindingSubscription:
 
         call.when_done(done)
 
-    def _subscribe(self, session: Session) -> None:
+    def begin(self, session: Session) -> None:
         """Send all requests that wait for no answer together: each exchange of packets takes time at both ends."""
         queue = self._queue
         session.addressing.post_temporary_queue(queue.address, queue.name, RoutingType.MULTICAST, filter=queue.filter)

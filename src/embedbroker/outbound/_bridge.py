@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from embedbroker.config import BridgeConfig
 from embedbroker.kernel import Kernel, Service
+from embedclient.agent import Session
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Instant
 
@@ -61,11 +62,8 @@ class BridgeOwner(Protocol):
     def on_stopped(self, state: str) -> None:
         """Note a stop or a pause, by the name of the state."""
 
-    def on_begun(self, link: BridgeLink) -> None:
-        """Request what is needed beside the bridge, as soon as there is a connection."""
-
-    def on_connected(self, link: BridgeLink) -> None:
-        """Use a connection that is ready, beside the bridge."""
+    def on_connected(self, link: BridgeLink, session: Session) -> None:
+        """Use a connection that is ready, and its session, beside the bridge."""
 
     def on_disconnected(self, link: BridgeLink, now: Instant) -> None:
         """Handle the end of a connection, or of an attempt: it may end the bridge."""
@@ -140,6 +138,8 @@ class Bridge:
         self._active = active
         self._consumer = BridgeConsumer(kernel, config, forwarding, self)
         self._link: BridgeLink | None = None
+        # True while `run` works: at its end it passes on all output of the connection.
+        self._runs = False
         # The deadline of the connection as `next_deadline` found it last.
         self._link_due: float | None = None
         # The next attempt, and the end of a wait for confirmations, in monotonic seconds.
@@ -241,6 +241,14 @@ class Bridge:
 
     def run(self, now: Instant) -> None:
         """Do what is due, follow the connection, and pass on what was sent."""
+        self._runs = True
+        self._work(now)
+        self._runs = False
+        link = self._link
+        if link is not None and (link.output_waits or link.failure is not None):
+            self.on_output()
+
+    def _work(self, now: Instant) -> None:
         link, due = self._link, self._due
         if link is not None:
             # What has begun since the deadline was computed is due later than now.
@@ -283,7 +291,6 @@ class Bridge:
             return
         self._link = BridgeLink(self.config, self._target, self._dialer, self)
         self._link.begin(now)
-        self._owner.on_begun(self._link)
 
     def _on_lost(self, reason: str, now: Instant) -> None:
         self._drop_link(reason, now)
@@ -311,7 +318,7 @@ class Bridge:
         self._due = now.monotonic + pause_ms / 1000
         self._lines.on_failed(reason, self.acknowledged_count)
 
-    def on_ready(self, link: BridgeLink) -> None:
+    def on_ready(self, link: BridgeLink, session: Session) -> None:
         """Take messages from the queue."""
         refused = self._consumer.attach(link)
         if refused is not None:
@@ -324,7 +331,7 @@ class Bridge:
         self._has_connected = True
         self._target.note_connected(link.agent.node_id, link.agent.connector)
         self._lines.on_connected(link.peer, self.acknowledged_count)
-        self._owner.on_connected(link)
+        self._owner.on_connected(link, session)
 
     def on_received(self) -> None:
         """Acknowledge what was confirmed."""
@@ -333,6 +340,11 @@ class Bridge:
     def on_output(self) -> None:
         """Let the node call `run` in this step."""
         self._active[self] = None
+
+    def on_link_output(self) -> None:
+        """Let the node call `run` in this step, unless it does now."""
+        if not self._runs:
+            self._active[self] = None
 
     def on_confirmed(self) -> None:
         """Let the node call `run`: a stop or a pause may wait for this."""

@@ -1,7 +1,7 @@
 """One attempt of a bridge to reach the other broker, and the connection that comes of it, over the client's agent.
 
-Responsible for the opening (connection, session, query of the forwarding address, producer), and for further sessions.
-Does not depend on queues, and on what follows a failure.
+Responsible for the opening: connection, session, query of the forwarding address, producer. Does not depend on queues,
+and on what follows a failure.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NOTIFICATIONS_BYTES = 64 * 1024
 class LinkOwner(Protocol):
     """The owner of a link."""
 
-    def on_output(self) -> None:
+    def on_link_output(self) -> None:
         """Note that `BridgeLink.flush` must be called in this step."""
 
-    def on_ready(self, link: BridgeLink) -> None:
+    def on_ready(self, link: BridgeLink, session: Session) -> None:
         """Send messages from now on."""
 
     def on_received(self) -> None:
@@ -42,7 +42,7 @@ class BridgeLink(AgentLink):
     """A connection of a bridge from the dial to its end. ``failure`` is set once it is of no use any more."""
 
     def __init__(self, config: BridgeConfig, target: Target, dialer: ConnectionDialer, owner: LinkOwner) -> None:
-        super().__init__(_settings(config, target), target, dialer, owner.on_output)
+        super().__init__(_settings(config, target), target, dialer, owner.on_link_output)
         self.peer = ""
         self._config = config
         self._target = target
@@ -63,19 +63,14 @@ class BridgeLink(AgentLink):
     def begin(self, now: Instant) -> None:
         """Dial, and open a session."""
         super().begin(now)
-        call = self.open_session()
-        call.when_done(lambda: self._on_session(call))
-        self.flush(now)
-
-    def open_session(self) -> Call[Session]:
-        """Open a session beside those of before, with the same login."""
-        self.wake()
-        return self.agent.create_session(
+        call = self.agent.create_session(
             username=self._target.user,
             password=self._target.password,
             pre_acknowledge=True,
             client_id=self._config.client_id,
         )
+        call.when_done(lambda: self._on_session(call))
+        self.flush(now)
 
     def _on_session(self, call: Call[Session]) -> None:
         refusal = str(call.error) if call.error is not None else self._target.refusal(self.agent.node_id)
@@ -103,7 +98,7 @@ class BridgeLink(AgentLink):
             self._producer = session.create_producer(None)
             connector = self.agent.connector
             self.peer = connector.name if connector is not None else ""
-            self._owner.on_ready(self)
+            self._owner.on_ready(self, session)
 
     def receive(self, data: bytes, now: Instant) -> None:
         super().receive(data, now)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from embedbroker.config import BridgeConfig, BrokerConfig
 from embedbroker.kernel import Kernel, Service
+from embedclient.agent import Session
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant, TransportConfiguration
 
@@ -150,10 +151,7 @@ class _Reports:
         observers.call(observers.commit.service_stopped, Service.BRIDGE, self._config.name)
         self._kernel.inform(f"bridge {self._config.name!r} is {state.lower()}")
 
-    def on_begun(self, link: BridgeLink) -> None:
-        """Do nothing: the bridge needs its session alone."""
-
-    def on_connected(self, link: BridgeLink) -> None:
+    def on_connected(self, link: BridgeLink, session: Session) -> None:
         """Do nothing: the bridge needs the connection alone."""
 
     def on_disconnected(self, link: BridgeLink, now: Instant) -> None:

@@ -29,7 +29,7 @@ from embedbroker.cluster import (
 )
 from embedbroker.config import BridgeConfig, BrokerConfig, ClusterConnection
 from embedbroker.kernel import GroupNotice, Kernel, Queue, QueueRequest, Refused, RemoteBinding
-from embedclient.agent import CoreMessage
+from embedclient.agent import CoreMessage, Session
 from embedclient.engine import ConnectionDialer
 from embedclient.model import (
     Entropy,
@@ -127,7 +127,6 @@ class MemberBridge:
         self._parts = parts
         self._owner = owner
         self._link: BridgeLink | None = None
-        self._subscription: BindingSubscription | None = None
         self._was_gone = False
         # When the snapshot of this connection must be complete, in monotonic seconds.
         self._snapshot_due: float | None = None
@@ -224,23 +223,18 @@ class MemberBridge:
     def on_stopped(self, state: str) -> None:
         """Do nothing, as for the start."""
 
-    def on_begun(self, link: BridgeLink) -> None:
-        """Request the session of the subscription, which arrives with that of the bridge."""
-        self._subscription = BindingSubscription(link, self._notification_queue(), self)
-
-    def on_connected(self, link: BridgeLink) -> None:
+    def on_connected(self, link: BridgeLink, session: Session) -> None:
         """Begin anew with the queues of the member."""
         self._link = link
         self._was_gone = False
         self.known_event_id = self.member.event_id
         self._snapshot_due = self._parts.kernel.monotonic + self._parts.settings.call_timeout_ms / 1000
         self._apply(self.bindings.begin())
-        assert self._subscription is not None
-        self._subscription.begin()
+        BindingSubscription(link, self._notification_queue(), self).begin(session)
 
     def on_disconnected(self, link: BridgeLink, now: Instant) -> None:
         """Route nothing to the member while there is no connection, and nothing any more if it has left."""
-        self._link = self._subscription = self._snapshot_due = None
+        self._link = self._snapshot_due = None
         self._apply(self.bindings.disconnect())
         if link.departure is not None:
             self._owner.on_departed(self, link.departure, now)
