@@ -126,6 +126,7 @@ class _ClusterScenario:
         names = tuple([host.name for host in self._hosts])
         for host in self._hosts:
             checker = BrokerChecker(self.scene, host, (), names)
+            checker.groups_decided_anew = self._have_decisions_changed
             checker.watch()
             self.checkers.append(checker)
         for sender in plan.senders:
@@ -266,11 +267,15 @@ class _ClusterScenario:
         account.check(lives_ended=any(lives_ended_otherwise(host) for host in self._hosts))
         # What moves takes the groups of its queue along.
         if self.plan.arbiter and not any(each.has_begun for each in self.leaving.values()):
-            notices = [notice for host in self._hosts for notice in host.notices]
-            changed = any(text in notice for text in CHANGES_OF_GROUPS for notice in notices)
+            changed = self._have_decisions_changed()
             filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)
             GroupChecker(self.scene, self.book, self.taken).check(decisions_changed=changed, has_filters=filters)
         OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from(), anew).check()
+
+    def _have_decisions_changed(self) -> bool:
+        """Return True if message groups have got another queue than the one that was decided first."""
+        notices = [notice for host in self._hosts for notice in host.notices]
+        return any(text in notice for text in CHANGES_OF_GROUPS for notice in notices)
 
     def _passing_from(self) -> int | None:
         """Return the size from which later messages may pass a large one, because of a disk; None for no size."""
