@@ -102,6 +102,7 @@ class DuplicateIds:
         "_has_logged",
         "_ids",
         "_inform",
+        "_keepers",
         "_log",
         "_persists",
         "_settings",
@@ -135,6 +136,8 @@ class DuplicateIds:
         self.used_bytes = 0
         # Caches with ids, the one with the latest id at the end.
         self._caches: OrderedDict[IdCache, None] = OrderedDict()
+        # Those among them with ids for addresses that did not exist when their messages came.
+        self._keepers: dict[IdCache, None] = {}
         # Transactions that sent an id and neither brought it into force nor released it: mostly one, with its claim.
         self._claims: dict[tuple[int, bytes], IdClaimant | tuple[IdClaimant, ...]] = {}
         self._has_logged = False
@@ -162,10 +165,11 @@ class DuplicateIds:
         value = _bounded(duplicate_id)
         if sent_to is not None:
             value = id_with_address(sent_to, value)
+            self._add_keeper(address)
         cache = address.duplicate_ids
         holder = self._holder((address.definition.id, value)) if self._claims else None
         committed = holder is not None and holder.is_ended
-        if committed or (cache is not None and value in cache):
+        if committed or (cache is not None and value in cache) or (self._keepers and self._is_kept(address, value)):
             name = address.name if sent_to is None else sent_to
             text = f"a duplicate of a message to {name!r} is dropped, its id is {_shown(duplicate_id)}"
             self._inform(text)
@@ -188,6 +192,7 @@ class DuplicateIds:
             or max(map(len, duplicate_ids)) > _VALUE_BYTES_MAX
             or len(set(duplicate_ids)) < len(duplicate_ids)
             or (cache is not None and not cache.numbers.keys().isdisjoint(duplicate_ids))
+            or (self._keepers and any([self._is_kept(address, value) for value in duplicate_ids]))
         ):
             return None
         address_id, count = address.definition.id, len(duplicate_ids)
@@ -195,6 +200,18 @@ class DuplicateIds:
             return [DuplicateId(0, address_id, value) for value in duplicate_ids]
         first = self._ids.take(count)
         return [DuplicateId(number, address_id, value) for number, value in enumerate(duplicate_ids, first)]
+
+    def _add_keeper(self, address: Address) -> None:
+        """Note that an address keeps ids for addresses that do not exist."""
+        cache = address.duplicate_ids
+        if cache is None:
+            cache = address.duplicate_ids = IdCache(self)
+        self._keepers[cache] = None
+
+    def _is_kept(self, address: Address, value: bytes) -> bool:
+        """Return True if a message with this id was sent to an address before that was created."""
+        kept = id_with_address(address.name, value)
+        return any([kept in keeper for keeper in self._keepers])
 
     def is_in_force(self, address: Address, duplicate_id: bytes) -> bool:
         """Return True if an id is in force at an address."""
@@ -380,10 +397,12 @@ class DuplicateIds:
         """
         for entry in entries:
             address = addresses.get(entry.address_id)
-            if address is not None:
-                self.enforce(address, entry)
-            else:
+            if address is None:
                 self._forget(entry.number)
+                continue
+            if split_id_with_address(entry.value) is not None:
+                self._add_keeper(address)
+            self.enforce(address, entry)
 
     def forget_all(self, address: Address) -> None:
         """Forget the ids in force at an address, for good. Those of open transactions may still come into force."""
@@ -421,6 +440,7 @@ class DuplicateIds:
         cache.used_bytes = 0
         left, cache.numbers = cache.numbers, OrderedDict()
         self._caches.pop(cache, None)
+        self._keepers.pop(cache, None)
         if len(left) > _FREED_AT_ONCE:
             self._deferred.add(_freed(left))
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from embedbroker.config import AddressSettings, DivertConfiguration, MessageLoadBalancing
-from embedbroker.kernel import LARGE, Body, Divert, Refused, RoutingUndecided, Session, split_id_with_address
+from embedbroker.kernel import LARGE, Body, Divert, DuplicateId, Refused, RoutingUndecided, Session, split_id_with_address
 from embedbroker.protocols._large_codec import large_message
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
@@ -153,6 +153,29 @@ def test_a_repeated_message_passes_once_over_a_broker_without_its_address(stage:
     assert queue_ids(stage) == [("m", [7])]
     send(stage, letter("n", "more", _AMQ_DUPL_ID="x"), queue_ids=frozenset({other.announced_id}))
     assert queue_ids(stage, C) == [("n", [9])]
+    stage.kernel.check()
+
+
+def test_a_repeated_message_passes_once_when_its_address_is_created_meanwhile(stage: Stage) -> None:
+    binding = bind(stage)
+    chosen = frozenset({binding.announced_id})
+    send(stage, letter("m", durable=True, _AMQ_DUPL_ID="x"), queue_ids=chosen)
+    stage.queue("orders")
+    send(stage, letter("again", durable=True, _AMQ_DUPL_ID="x"), queue_ids=chosen)
+    assert not stage.kernel.router.send_run([letter("again", durable=True)], [b"x"], chosen)
+    session = stage.session(transacted=True)
+    send(stage, letter("again", durable=True, _AMQ_DUPL_ID="x"), session=session)
+    assert isinstance(session.commit(), Refused)
+    assert (queue_ids(stage), stage.waiting("orders")) == ([("m", [7])], [])
+    # In a later life, too.
+    keeper = stage.kernel.address_manager.addresses[sf_name(B)]
+    assert keeper.duplicate_ids is not None
+    entries = [DuplicateId(n, keeper.definition.id, value) for value, n in keeper.duplicate_ids.numbers.items()]
+    stage.kernel.duplicates.clear(keeper.duplicate_ids)
+    stage.kernel.duplicates.restore(entries, {keeper.definition.id: keeper})
+    for text, duplicate_id in (("again", "x"), ("n", "y")):
+        send(stage, letter(text, durable=True, _AMQ_DUPL_ID=duplicate_id), queue_ids=chosen)
+    assert queue_ids(stage) == [("m", [7]), ("n", [7])]
     stage.kernel.check()
 
 
