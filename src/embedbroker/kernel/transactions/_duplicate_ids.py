@@ -192,7 +192,7 @@ class DuplicateIds:
             or max(map(len, duplicate_ids)) > _VALUE_BYTES_MAX
             or len(set(duplicate_ids)) < len(duplicate_ids)
             or (cache is not None and not cache.numbers.keys().isdisjoint(duplicate_ids))
-            or (self._keepers and any([self._is_kept(address, value) for value in duplicate_ids]))
+            or (self._keepers and any(self._is_kept(address, value) for value in duplicate_ids))
         ):
             return None
         address_id, count = address.definition.id, len(duplicate_ids)
@@ -211,7 +211,7 @@ class DuplicateIds:
     def _is_kept(self, address: Address, value: bytes) -> bool:
         """Return True if a message with this id was sent to an address before that was created."""
         kept = id_with_address(address.name, value)
-        return any([kept in keeper for keeper in self._keepers])
+        return any(kept in keeper for keeper in self._keepers)
 
     def is_in_force(self, address: Address, duplicate_id: bytes) -> bool:
         """Return True if an id is in force at an address."""

@@ -7,7 +7,16 @@ from functools import partial
 import pytest
 
 from embedbroker.config import AddressSettings, DivertConfiguration, MessageLoadBalancing
-from embedbroker.kernel import LARGE, Body, Divert, DuplicateId, Refused, RoutingUndecided, Session, split_id_with_address
+from embedbroker.kernel import (
+    LARGE,
+    Body,
+    Divert,
+    DuplicateId,
+    Refused,
+    RoutingUndecided,
+    Session,
+    split_id_with_address,
+)
 from embedbroker.protocols._large_codec import large_message
 from embedclient.model import RoutingType
 from embedclient.wire.core import CoreMessage
