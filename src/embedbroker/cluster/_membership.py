@@ -577,9 +577,10 @@ class Membership:
 
     def _on_member_down(self, link: ControlLink, node_id: str, event_id: int) -> None:
         if node_id == self.node_id and not self._is_found:
-            is_wrong = self.role is Role.LIVE and not self._is_retiring
-            if is_wrong and event_id >= self.topology.members[node_id].event_id:
-                self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
+            if self.role is Role.LIVE and not self._is_retiring:
+                if event_id >= self.topology.members[node_id].event_id:
+                    self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
+                # Also if the news are older: a broker that does not dial this one gets no repetitions.
                 self._announce(link)
             return
         member = self.topology.members.get(node_id)

@@ -287,6 +287,20 @@ def test_whatever_a_dialled_peer_says_ends_that_link_at_most(seed: int) -> None:
     town.visit("A")
 
 
+def test_a_broker_denies_older_news_of_its_end_on_a_way_without_repetitions() -> None:
+    """A broker that is not dialled back gets announcements alone: what it removed between two of them stays away."""
+    town = Town()
+    town.start("B", allow_direct_connections_only=True)
+    town.start("A", "B", allow_direct_connections_only=True)
+    town.run(5.0)
+    node_id, of_a = town.node_id("A"), town.membership("A").topology
+    town.membership("B").topology.drop(node_id, 0)
+    of_a.repeat(node_id, town.member("A", "A").event_id + 1_000)
+    town.run(61.0)
+    assert town.known("B") == town.known("A")
+    assert town.member("B", "A").event_id == town.member("A", "A").event_id
+
+
 def test_a_broker_denies_news_of_its_end_until_it_retires() -> None:
     """A scale-down has links to others after its clients are gone; an announcement would undo that it left."""
     town = Town()
