@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 from attrs import frozen
 
 from embedbroker.cluster import snapshot_request
-from embedclient.agent import Call, Consumer, CoreMessage, Producer, Session
+from embedclient.agent import Call, Consumer, CoreMessage, Session
 from embedclient.model import Instant, RoutingType
 
-from ._bridge_link import BridgeLink
+from ._bridge_link import NOTIFICATIONS_BYTES, BridgeLink
 
 __all__ = ["BindingSubscription", "NotificationQueue", "SubscriptionOwner"]
 
@@ -75,17 +75,15 @@ class BindingSubscription:
         call.when_done(done)
 
     def begin(self, session: Session) -> None:
-        """Send all requests that wait for no answer together: each exchange of packets takes time at both ends."""
+        """Send all requests together: each exchange of packets takes time at both ends."""
         queue = self._queue
         session.addressing.post_temporary_queue(queue.address, queue.name, RoutingType.MULTICAST, filter=queue.filter)
-        created = session.create_consumer(queue.name)
+        consumer, opened = session.open_consumer(queue.name, NOTIFICATIONS_BYTES)
+        consumer.on_ready = _Reader(self._owner)
+        self._then(opened, lambda _answer: None)
         session.start()
         producer = session.create_producer(queue.management_address, has_credits=False)
-        self._then(created, lambda consumer: self._consume(consumer, producer))
-
-    def _consume(self, consumer: Consumer, producer: Producer) -> None:
-        consumer.on_ready = _Reader(self._owner)
-        request = snapshot_request(self._queue.management_address, self._queue.name, self._queue.addresses)
+        request = snapshot_request(queue.management_address, queue.name, queue.addresses)
         self._then(producer.send(request), lambda _none: producer.close())
 
 

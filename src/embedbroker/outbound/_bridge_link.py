@@ -18,11 +18,11 @@ from embedclient.model import Instant
 from ._agent_link import AgentLink
 from ._target import Target
 
-__all__ = ["BridgeLink", "LinkOwner"]
+__all__ = ["NOTIFICATIONS_BYTES", "BridgeLink", "LinkOwner"]
 
 _UNLIMITED = 2**31 - 1
-# The notifications of another broker that one step has to apply.
-_NOTIFICATIONS_BYTES = 64 * 1024
+#: The notifications of another broker that one step has to apply.
+NOTIFICATIONS_BYTES = 64 * 1024
 
 
 class LinkOwner(Protocol):
@@ -172,7 +172,7 @@ def _settings_of(
         # An agent requests half of this at a time. The next request leaves while the one before is used up.
         producer_window_size=max(2 * producer_window_size, -1),
         confirmation_window_size=confirmation_window_size,
-        consumer_window_size=_NOTIFICATIONS_BYTES,
+        consumer_window_size=NOTIFICATIONS_BYTES,
         min_large_message_size=min_large_message_size,
         # The credit of the bridge's consumer is the limit.
         pending_requests_max=_UNLIMITED,

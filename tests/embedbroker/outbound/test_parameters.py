@@ -84,13 +84,13 @@ async def test_without_flow_control_a_bridge_sends_beyond_the_limit_of_an_addres
 async def test_a_silent_member_is_given_up_after_its_time_to_live(
     broker_cluster: MakeCluster, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The default is a minute."""
+    """The default is a minute. A bridge checks once in that time whether anything came since the check before."""
     cluster = await broker_cluster(2, check_period_ms=1_000, connection_ttl_ms=4_000).start()
     begun = broker_clock.seconds
     cluster.link(0, 1).partition()
     while "is not connected" not in caplog.text:
         await broker_clock.advance(0.5)
-    assert 3 <= broker_clock.seconds - begun <= 6
+    assert 3 <= broker_clock.seconds - begun <= 9
     cluster.heal()
     await cluster.wait_formed()
 

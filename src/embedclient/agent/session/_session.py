@@ -26,6 +26,7 @@ from embedclient.wire.core import (
     SessionClose,
     SessionCommit,
     SessionConsumerClose,
+    SessionConsumerFlowCredit,
     SessionCreateConsumer,
     SessionIndividualAcknowledge,
     SessionProducerCredits,
@@ -50,7 +51,7 @@ from ._channel import SessionChannel, unblocked
 from ._delivery_flow import DeliveryFlow
 from ._destinations import Destinations
 from ._metadata import Metadata
-from ._queue_state import QUEUE_ANSWERS, consumer_window, create_again_packet, queue_state
+from ._queue_state import QUEUE_ANSWERS, QueueState, consumer_window, create_again_packet, queue_state
 from ._transaction import Transaction, given_back, rolled_back
 
 if TYPE_CHECKING:
@@ -288,32 +289,67 @@ class Session:
                 # In a session that is reattached the broker has it, or will have it when that is sent again.
                 self.channel.request(SessionConsumerClose(consumer_id), NullResponse)
             state = queue_state(call.value())
-            consumer = Consumer(
-                consumer_id,
-                queue,
-                state,
-                self.channel,
-                self._due,
-                self._timers,
-                self.flags,
-                window=consumer_window(self._settings, state) if window is None else window,
-                filter=filter,
-                browse_only=browse_only,
-                priority=priority,
-                blocks_on_acknowledge=self._settings.block_on_acknowledge,
-                loaded_bytes_max=self._settings.max_large_message_body_size,
-                max_rate=self._settings.consumer_max_rate,
-                on_work=None if self._commits_acks else self._on_acknowledgement,
-                on_end=self._on_consumer_end,
-            )
             if self.closed:
                 raise self.channel.closed_failure()
-            self.consumers[consumer_id] = consumer
-            self.flow.admit(consumer)
+            bytes_max = consumer_window(self._settings, state) if window is None else window
+            consumer = self._add_consumer(consumer_id, queue, state, bytes_max, filter, browse_only, priority)
             consumer.open_window()
             return consumer
 
         return run_sequence(steps(), self._due)
+
+    def open_consumer(self, queue: str, window: int) -> tuple[Consumer, Call[Packet]]:
+        """Open a consumer that takes deliveries before the broker has answered. Return it, and the call for the answer.
+
+        For a session that is never made again: only an answer has what that needs of a queue.
+        """
+        consumer_id = self._next_consumer_id
+        self._next_consumer_id += 1
+        state = QueueState(
+            exists=True,
+            durable=False,
+            temporary=False,
+            consumer_count=0,
+            message_count=0,
+            filter=None,
+            address=None,
+            name=queue,
+        )
+        consumer = self._add_consumer(consumer_id, queue, state, window, None, False, 0)
+        answer = self.channel.request(SessionCreateConsumer(consumer_id, queue, None, False, True, 0), *QUEUE_ANSWERS)
+        self.channel.post_in_turn(SessionConsumerFlowCredit(consumer_id, window))
+        return consumer, answer
+
+    def _add_consumer(
+        self,
+        consumer_id: int,
+        queue: str,
+        state: QueueState,
+        window: int,
+        filter: str | None,
+        browse_only: bool,
+        priority: int,
+    ) -> Consumer:
+        consumer = self.consumers[consumer_id] = Consumer(
+            consumer_id,
+            queue,
+            state,
+            self.channel,
+            self._due,
+            self._timers,
+            self.flags,
+            window=window,
+            filter=filter,
+            browse_only=browse_only,
+            priority=priority,
+            blocks_on_acknowledge=self._settings.block_on_acknowledge,
+            loaded_bytes_max=self._settings.max_large_message_body_size,
+            max_rate=self._settings.consumer_max_rate,
+            on_work=None if self._commits_acks else self._on_acknowledgement,
+            on_end=self._on_consumer_end,
+        )
+        self.flow.admit(consumer)
+        return consumer
 
     def _on_consumer_end(self, consumer: Consumer) -> None:
         del self.consumers[consumer.consumer_id]
