@@ -33,6 +33,22 @@ def test_a_message_goes_through_and_is_acknowledged() -> None:
     assert pair.notifications == []
 
 
+def test_a_consumer_without_a_wait_for_its_answer_takes_deliveries() -> None:
+    pair = NodePair()
+    session = open_session(pair)
+    producer, first = open_queue(pair, session)
+    pair.finish(first.close())
+    pair.finish(producer.send(text_message("one", "q")))
+    consumer, answer = session.open_consumer("q", 10_000)
+    assert not answer.done
+    assert take(pair, session, consumer) == ["one"]
+    assert answer.value()
+    _, refused = session.open_consumer("none", 10_000)
+    assert pair.error_code(refused) == ErrorCode.QUEUE_DOES_NOT_EXIST
+    pair.finish(producer.send(text_message("two", "q")))
+    assert take(pair, session, consumer) == ["two"]
+
+
 def test_statistics_follow_an_agent_and_its_sessions() -> None:
     pair = NodePair()
     session = open_session(pair)

@@ -36,6 +36,9 @@ class Leaving:
     doubtful: set[str] = field(factory=set, init=False)
     has_begun: bool = field(default=False, init=False)
     _held: set[str] = field(factory=set, init=False)
+    # By queue: how many messages it had got, and how many were scheduled, when it was looked at last. Without a change
+    # it holds none that is new.
+    _looked_at: dict[Queue, tuple[int, int]] = field(factory=dict, init=False)
     _is_under_way: bool = field(default=False, init=False)
     _moved_before: int = field(default=0, init=False)
 
@@ -49,8 +52,10 @@ class Leaving:
                 self.has_begun = self._is_under_way = True
                 self._moved_before = self._moved_count
             for queue in self._queues():
-                keys = [str(each.message.property("key")) for each in _held_in(queue)]
-                self._held.update(keys)
+                counts = (queue.added_count, len(queue.scheduled or ()))
+                if self._looked_at.get(queue) != counts:
+                    self._looked_at[queue] = counts
+                    self._held.update([str(each.message.property("key")) for each in _held_in(queue)])
         elif self._is_under_way:
             self._end()
 
@@ -64,6 +69,7 @@ class Leaving:
             self.scene.hit(Moment.SCALE_DOWN_INTERRUPTED)
             self.doubtful |= self._held
         self._held.clear()
+        self._looked_at.clear()
 
     @property
     def _moved_count(self) -> int:
