@@ -141,7 +141,9 @@ class _PeerListener:
         self._acceptors.unpark()
 
     async def accept(self) -> ByteStream:
-        await trio.lowlevel.checkpoint()
+        # A wait lets others run by that alone.
+        if self._waiting or self._closed:
+            await trio.lowlevel.checkpoint()
         while not self._waiting:
             if self._closed:
                 raise TransportLost("listener closed here")

@@ -45,7 +45,9 @@ class VmListener:
         self._owner = _names()
 
     async def accept(self) -> ByteStream:
-        await trio.lowlevel.checkpoint()
+        # A wait lets others run by that alone.
+        if self._waiting or self._closed:
+            await trio.lowlevel.checkpoint()
         while True:
             if self._closed:
                 raise TransportLost("listener closed here")
