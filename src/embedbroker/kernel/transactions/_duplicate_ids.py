@@ -169,7 +169,8 @@ class DuplicateIds:
         cache = address.duplicate_ids
         holder = self._holder((address.definition.id, value)) if self._claims else None
         committed = holder is not None and holder.is_ended
-        if committed or (cache is not None and value in cache) or (self._keepers and self._is_kept(address, value)):
+        is_known = committed or (cache is not None and value in cache)
+        if is_known or (self._keepers and self._is_kept(address.name if sent_to is None else "", value)):
             name = address.name if sent_to is None else sent_to
             text = f"a duplicate of a message to {name!r} is dropped, its id is {_shown(duplicate_id)}"
             self._inform(text)
@@ -192,7 +193,7 @@ class DuplicateIds:
             or max(map(len, duplicate_ids)) > _VALUE_BYTES_MAX
             or len(set(duplicate_ids)) < len(duplicate_ids)
             or (cache is not None and not cache.numbers.keys().isdisjoint(duplicate_ids))
-            or (self._keepers and any(self._is_kept(address, value) for value in duplicate_ids))
+            or (self._keepers and any(self._is_kept(address.name, value) for value in duplicate_ids))
         ):
             return None
         address_id, count = address.definition.id, len(duplicate_ids)
@@ -208,9 +209,13 @@ class DuplicateIds:
             cache = address.duplicate_ids = IdCache(self)
         self._keepers[cache] = None
 
-    def _is_kept(self, address: Address, value: bytes) -> bool:
-        """Return True if a message with this id was sent to an address before that was created."""
-        kept = id_with_address(address.name, value)
+    def _is_kept(self, sent_to: str, value: bytes) -> bool:
+        """Return True if a message with this id was sent to an address while that did not exist.
+
+        ``sent_to`` is empty if the address still does not exist, and ``value`` has its name. Another address may keep
+        the id then: the way of such messages has changed.
+        """
+        kept = id_with_address(sent_to, value) if sent_to else value
         return any(kept in keeper for keeper in self._keepers)
 
     def is_in_force(self, address: Address, duplicate_id: bytes) -> bool:

@@ -165,6 +165,17 @@ def test_a_repeated_message_passes_once_over_a_broker_without_its_address(stage:
     stage.kernel.check()
 
 
+def test_a_repeated_message_passes_once_when_its_way_changes_meanwhile(stage: Stage) -> None:
+    near, far = bind(stage), bind(stage, node=C, remote_queue_id=9)
+    send(stage, letter("m", durable=True, _AMQ_DUPL_ID="x"), queue_ids=frozenset({near.announced_id}))
+    stage.kernel.address_manager.remove_remote_binding(near)
+    for text, duplicate_id in (("again", "x"), ("n", "y")):
+        message = letter(text, durable=True, _AMQ_DUPL_ID=duplicate_id)
+        send(stage, message, queue_ids=frozenset({far.announced_id}))
+    assert (queue_ids(stage), queue_ids(stage, C)) == ([("m", [7])], [("n", [9])])
+    stage.kernel.check()
+
+
 def test_a_repeated_message_passes_once_when_its_address_is_created_meanwhile(stage: Stage) -> None:
     binding = bind(stage)
     chosen = frozenset({binding.announced_id})
