@@ -170,6 +170,8 @@ class RemoteBindings:
         self.is_complete = False
         # False until the snapshot begins: it covers all that was announced before.
         self._begun = False
+        # Queues that came back at another distance, as they are announced now.
+        self._doubted: dict[str, RemoteBinding] = {}
 
     def begin(self) -> list[BindingChange]:
         """Forget all consumers, which the snapshot of a new connection announces again.
@@ -184,6 +186,7 @@ class RemoteBindings:
     def disconnect(self) -> list[BindingChange]:
         """Mark all bindings as disconnected, because the connection is lost."""
         self._begun = self.is_complete = False
+        self._doubted.clear()
         changes: list[BindingChange] = []
         for binding in self.by_cluster_name.values():
             if binding.is_connected:
@@ -195,6 +198,29 @@ class RemoteBindings:
         """Remove all bindings, because the other broker has left."""
         self._begun = self.is_complete = False
         return self._remove(list(self.by_cluster_name.values()))
+
+    @property
+    def has_doubts(self) -> bool:
+        """Return True if a queue came back with a connection at another distance than before.
+
+        A neighbour that started anew may have learnt of it from this broker. It needs a moment to get news of its own,
+        and messages on their way wait for that.
+        """
+        return bool(self._doubted)
+
+    def end_doubts(self) -> list[BindingChange]:
+        """Believe the other distances, since no other news have come: those queues are reached on another way.
+
+        If that way leads over this broker, the queue is gone: each of the two counts on, up to the largest distance.
+        """
+        changes: list[BindingChange] = []
+        for name, other in list(self._doubted.items()):
+            binding = self.by_cluster_name[name]
+            other.follow(binding)
+            changes += self._remove([binding])
+            self.by_cluster_name[name] = other
+            changes.append(BindingAdded(other))
+        return changes
 
     def on_message(self, message: CoreMessage) -> list[BindingChange]:
         """Apply one message of the notification queue, and return what it changed, in order.
@@ -260,13 +286,13 @@ class RemoteBindings:
         if self._is_left_out(cluster_name, distance):
             return []
         existing = self.by_cluster_name.get(cluster_name)
-        is_known = existing is not None and existing.remote_queue_id == queue_id
-        if existing is not None and is_known and (existing.is_connected or existing.distance == distance):
+        if existing is not None and existing.remote_queue_id == queue_id:
+            if not existing.is_connected and existing.distance != distance:
+                self._doubted[cluster_name] = added
             return self._connect(existing, added.filter)
         if existing is None and len(self.by_cluster_name) >= BINDINGS_MAX:
             raise _Ignored(f"it has more than {BINDINGS_MAX} queues; nothing is sent to those beyond")
-        # A queue that was deleted and created again has another id. One at another distance is reached on another way,
-        # perhaps over this broker: the neighbour has learnt of it from here.
+        # A queue that was deleted and created again has another id.
         changes = self._remove([existing]) if existing is not None else []
         self.by_cluster_name[cluster_name] = added
         return [*changes, BindingAdded(added)]
@@ -306,6 +332,7 @@ class RemoteBindings:
         changes: list[BindingChange] = []
         for binding in bindings:
             del self.by_cluster_name[binding.cluster_name]
+            self._doubted.pop(binding.cluster_name, None)
             changes.append(BindingRemoved(binding))
         return changes
 

@@ -53,6 +53,8 @@ __all__ = ["STORE_AND_FORWARD_PREFIX", "BridgeParts", "MemberBridge", "MemberBri
 
 STORE_AND_FORWARD_PREFIX = "$.artemis.internal.sf."
 """Beginning of the names of store-and-forward queues, as in Artemis."""
+# How long a member that started anew may take for news of the queues behind it, as messages on their way wait for them.
+_DOUBTS_S = 5.0
 
 
 @frozen
@@ -128,8 +130,9 @@ class MemberBridge:
         self._owner = owner
         self._link: BridgeLink | None = None
         self._was_gone = False
-        # When the snapshot of this connection must be complete, in monotonic seconds.
+        # When the snapshot of this connection must be complete, in monotonic seconds, and then when its doubts end.
         self._snapshot_due: float | None = None
+        self._doubts_due: float | None = None
         target = MemberTarget(
             member.node_id,
             self._places,
@@ -199,16 +202,17 @@ class MemberBridge:
 
     def next_deadline(self) -> float | None:
         """Return when `run` is due, in monotonic seconds."""
-        due, snapshot_due = self.bridge.next_deadline(), self._snapshot_due
-        if due is None or snapshot_due is None:
-            return snapshot_due if due is None else due
-        return min(due, snapshot_due)
+        dues = (self.bridge.next_deadline(), self._snapshot_due, self._doubts_due)
+        return min((due for due in dues if due is not None), default=None)
 
     def run(self, now: Instant) -> None:
         """Do what is due."""
         if self._snapshot_due is not None and now.monotonic >= self._snapshot_due and self._link is not None:
             self._snapshot_due = None
             self._link.fail(f"no snapshot of its queues came within {self._parts.settings.call_timeout_ms} ms")
+        if self._doubts_due is not None and now.monotonic >= self._doubts_due:
+            self._doubts_due = None
+            self._apply(self.bindings.end_doubts())
         self.bridge.run(now)
 
     def now(self) -> Instant:
@@ -234,7 +238,7 @@ class MemberBridge:
 
     def on_disconnected(self, link: BridgeLink, now: Instant) -> None:
         """Route nothing to the member while there is no connection, and nothing any more if it has left."""
-        self._link = self._snapshot_due = None
+        self._link = self._snapshot_due = self._doubts_due = None
         self._apply(self.bindings.disconnect())
         if link.departure is not None:
             self._owner.on_departed(self, link.departure, now)
@@ -262,8 +266,10 @@ class MemberBridge:
     def on_notification(self, message: CoreMessage) -> None:
         """Apply one message of the notification queue."""
         self._apply(self.bindings.on_message(message))
-        if self.bindings.is_complete:
+        if self.bindings.is_complete and self._snapshot_due is not None:
             self._snapshot_due = None
+            if self.bindings.has_doubts:
+                self._doubts_due = self._parts.kernel.monotonic + _DOUBTS_S
 
     def _apply(self, changes: Iterable[BindingChange]) -> None:
         """Let routing follow, and the brokers behind this one."""

@@ -346,15 +346,27 @@ def test_a_connection_that_comes_back() -> None:
     assert bench.log == []
 
 
-def test_a_queue_that_comes_back_at_another_distance_is_another_way() -> None:
+def test_a_queue_that_comes_back_at_another_distance_is_another_way_after_a_moment() -> None:
     bench = begun(consumer(), max_hops=4)
     old = bench.q
     bench.table.disconnect()
     bench.table.begin()
     # The neighbour started anew, and has learnt of the queue from this broker.
-    changes = bench.snapshot(binding(Distance=3), consumer(Distance=3))
-    assert changes == [BindingRemoved(old), BindingAdded(bench.q), ConsumerCreated(bench.q, "q", None, 4)]
-    assert (bench.q.distance, state_of(bench.q), bench.log) == (4, (True, 1), [])
+    changes = bench.snapshot(binding(Distance=2), consumer("CONSUMER_CREATED", "a = 1", Distance=2))
+    assert changes == [BindingConnected(old), ConsumerCreated(old, "q", "a = 1", 3)]
+    assert bench.table.has_doubts and (bench.q, old.distance) == (old, 1)
+    assert bench.table.end_doubts() == [BindingRemoved(old), BindingAdded(bench.q)]
+    assert (bench.q.distance, state_of(bench.q), bench.q.consumer_filters) == (3, (True, 1), {"a = 1": 1})
+    assert not bench.table.has_doubts and bench.log == []
+
+
+def test_news_of_the_neighbour_end_the_doubt_about_a_distance() -> None:
+    bench = begun(max_hops=4)
+    bench.table.disconnect()
+    bench.table.begin()
+    bench.snapshot(binding(Distance=2))
+    bench.table.on_message(message_of(binding(NotifType="BINDING_REMOVED", Distance=2)))
+    assert not bench.table.has_doubts and bench.table.end_doubts() == []
 
 
 def test_a_broker_that_left() -> None:

@@ -19,7 +19,7 @@ from embedclient import ConnectionFactory, MessageConsumer, TextMessage, Topic
 from embedclient.engine import SendBytes
 from embedclient.model import Instant
 from tests.embedbroker.cluster.town import Town
-from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at
+from tests.scenarios.clients import ORDERS, bodies, numbered, put, queued, session_at
 
 MakeCluster: TypeAlias = Callable[..., BrokerCluster]
 #: Name of a queue, filters of its consumers, distance.
@@ -138,6 +138,50 @@ async def test_a_chain_announces_over_two_hops(broker_cluster: MakeCluster, brok
         assert {name[-36:] for name in table(a, b) or ()} == node_ids
     await c.restart()
     await until(broker_clock, lambda: table(a, b) == truth(b) | truth(c, 2))
+
+
+BOTH_WAYS = {0: [1], 1: [0, 2], 2: [1]}
+
+
+async def test_a_queue_that_is_deleted_behind_a_broker_that_starts_anew_is_forgotten(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    cluster = broker_cluster(3, topology=BOTH_WAYS, max_hops=5)
+    a, b, c = (await cluster.start()).nodes
+    async with session_at(c.url) as session:
+        await (await session.create_consumer("made")).close()
+        name = "made" + node_of(c).node_id
+        await until(broker_clock, lambda: name in (table(a, b) or {}))
+        await b.crash()
+        kernel_of(c).teardown.delete_queue(kernel_of(c).address_manager.queues["made"])
+        # B learns of it again: A had it over B, and announces it.
+        await b.restart()
+        await until(broker_clock, lambda: (table(a, b) or {}).get(name, ([], 0))[1] == 2 and name in (table(b, a) or {}))
+        # Each of both would have it from the other one for ever.
+        await until(broker_clock, lambda: all(name not in (table(*pair) or {name: 0}) for pair in ((a, b), (b, a))))
+
+
+async def test_a_queue_behind_a_broker_that_starts_anew_is_kept_until_that_has_news(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    cluster = broker_cluster(3, topology=BOTH_WAYS, max_hops=5)
+    a, b, c = (await cluster.start()).nodes
+    async with session_at(a.url) as near, session_at(c.url) as far:
+        consumer = await far.create_consumer("topic://prices")
+        producer = near.create_producer("topic://prices")
+        await until(broker_clock, lambda: any(each.address == "prices" for each in remote(a)))
+        await b.crash()
+        cluster.partition([1], [2])
+        # The message goes to and fro meanwhile.
+        cluster.link(0, 1).delay(0.02)
+        await b.restart()
+        await until(broker_clock, lambda: "prices" in {each.address for each in remote(b)})
+        for number in range(2):
+            await broker_clock.advance(number)
+            await producer.send(f"{number}")
+        await broker_clock.advance(1)
+        cluster.heal()
+        assert {*bodies([await consumer.receive(timeout=20) for _ in range(2)])} == {"0", "1"}
 
 
 async def test_of_two_ways_to_a_queue_one_is_used(broker_cluster: MakeCluster, broker_clock: BrokerClock) -> None:

@@ -145,6 +145,11 @@ class RemoteBinding:
         self._consumer_filters.clear()
         return filters
 
+    def follow(self, other: RemoteBinding) -> None:
+        """Have the filter and the consumers of a binding that this one replaces."""
+        self.filter, self.consumer_count = other.filter, other.consumer_count
+        self._consumer_filters = dict(other._consumer_filters)
+
 
 def common_routing_type(bindings: Iterable[RemoteBinding], stated: int | None, settings: AddressSettings) -> int:
     """Return the routing type with which to create an address that has queues at other brokers only.
