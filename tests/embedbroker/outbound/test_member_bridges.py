@@ -156,7 +156,7 @@ async def test_a_queue_that_is_deleted_behind_a_broker_that_starts_anew_is_forgo
         kernel_of(c).teardown.delete_queue(kernel_of(c).address_manager.queues["made"])
         # B learns of it again: A had it over B, and announces it.
         await b.restart()
-        await until(broker_clock, lambda: (table(a, b) or {}).get(name, ([], 0))[1] == 2 and name in (table(b, a) or {}))
+        await until(broker_clock, lambda: all(name in (table(*pair) or {}) for pair in ((a, b), (b, a))))
         # Each of both would have it from the other one for ever.
         await until(broker_clock, lambda: all(name not in (table(*pair) or {name: 0}) for pair in ((a, b), (b, a))))
 
