@@ -158,7 +158,7 @@ async def test_a_queue_that_is_deleted_behind_a_broker_that_starts_anew_is_forgo
         await b.restart()
         await until(broker_clock, lambda: all(name in (table(*pair) or {}) for pair in ((a, b), (b, a))))
         # Each of both would have it from the other one for ever.
-        await until(broker_clock, lambda: all(name not in (table(*pair) or {name: 0}) for pair in ((a, b), (b, a))))
+        await until(broker_clock, lambda: all(name not in (table(*pair) or {name: ([], 0)}) for pair in ((a, b), (b, a))))
 
 
 async def test_a_queue_behind_a_broker_that_starts_anew_is_kept_until_that_has_news(
