@@ -156,9 +156,10 @@ async def test_a_queue_that_is_deleted_behind_a_broker_that_starts_anew_is_forgo
         kernel_of(c).teardown.delete_queue(kernel_of(c).address_manager.queues["made"])
         # B learns of it again: A had it over B, and announces it.
         await b.restart()
-        await until(broker_clock, lambda: all(name in (table(*pair) or {}) for pair in ((a, b), (b, a))))
+        ways = (a, b), (b, a)
+        await until(broker_clock, lambda: all(name in (table(*way) or {}) for way in ways))
         # Each of both would have it from the other one for ever.
-        await until(broker_clock, lambda: all(name not in (table(*pair) or {name: ([], 0)}) for pair in ((a, b), (b, a))))
+        await until(broker_clock, lambda: not any(name in (table(*way) or {name}) for way in ways))
 
 
 async def test_a_queue_behind_a_broker_that_starts_anew_is_kept_until_that_has_news(
