@@ -54,7 +54,7 @@ _MOVING = (MessageLoadBalancing.ON_DEMAND, MessageLoadBalancing.OFF_WITH_REDISTR
 class _Taker:
     """Take the messages of one queue that can go elsewhere: the port and the filter of its hidden consumer."""
 
-    __slots__ = ("consumer", "is_held", "queue", "redistribution", "refused")
+    __slots__ = ("consumer", "has_turn", "held_by", "queue", "redistribution", "refused")
 
     def __init__(self, redistribution: Redistribution, queue: Queue, schedule: Schedule) -> None:
         self.redistribution = redistribution
@@ -65,8 +65,10 @@ class _Taker:
         consumer.selector = self
         consumer.started = True
         self.consumer = consumer
-        # Whether it waits for a store-and-forward queue that is deep.
-        self.is_held = False
+        # The store-and-forward queue that it waits for, because many messages are there.
+        self.held_by: Queue | None = None
+        # Whether that wait is over, and no message has moved since.
+        self.has_turn = False
         # Ids of messages that could not be copied, and stay.
         self.refused: set[int] = set()
 
@@ -93,9 +95,9 @@ class _Taker:
         self.refused.add(message.message_id)
 
     def go_on(self) -> None:
-        """Move more, if that waits for a store-and-forward queue."""
-        if self.is_held:
-            self.is_held = False
+        """Move more, unless the wait for a store-and-forward queue has ended in another way."""
+        if self.held_by is not None:
+            self.held_by, self.has_turn = None, True
             self.redistribution.move_more(self)
 
     def deliver(self, consumer: Consumer, reference: Reference) -> int:
@@ -257,7 +259,8 @@ class Redistribution:
         taker = self._active.get(queue)
         if taker is not None:
             # What had no target may have one now, and what waits for one target may have another.
-            taker.go_on()
+            if self._end_hold(taker):
+                self.move_more(taker)
             taker.consumer.cursor = Bookmark()
             queue.consumer_ready(taker.consumer)
             return
@@ -275,7 +278,7 @@ class Redistribution:
             self._change_due()
         taker = self._active.pop(queue, None)
         if taker is not None:
-            taker.is_held = False
+            self._end_hold(taker)
             self._expected.pop(taker, None)
             queue.remove_consumer(taker.consumer)
             self._settlement.settle(queue, taker.consumer.unsettled.take_all(), Outcome.RELEASED)
@@ -336,16 +339,19 @@ class Redistribution:
         # The dispatcher gives none meanwhile: a portion between would overtake what it has given.
         taker.consumer.credit.grant(0)
         for _ in range(_RUNS_MAX):
-            cost, only = self._move_portion(taker, given)
+            group = self.group_of(queue)
+            only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
+            if only is not None and not is_shallow(only.store_and_forward) and not (given and taker.has_turn):
+                self._hold(taker, given, only.store_and_forward)
+                return
+            # What was given in its turn moves in any case: other queues may have filled the place meanwhile.
+            taker.has_turn &= not given
+            cost, has_more = self._move_portion(taker, given, only)
             yield from repeat(None, cost)
             if self._active.get(queue) is not taker:
                 return
-            if only is None:
+            if not has_more:
                 taker.consumer.add_credit(AT_ONCE_MAX)
-                return
-            if not is_shallow(only.store_and_forward):
-                taker.is_held = True
-                self._schedule.when_shallow(only.store_and_forward, taker.go_on)
                 return
             given = []
         # Other work has its turn.
@@ -356,26 +362,43 @@ class Redistribution:
         self._expected[taker] = None
         self._deferred.add(self._move_given(taker))
 
-    def _move_portion(self, taker: _Taker, given: list[Reference]) -> tuple[int, RemoteBinding | None]:
+    def _hold(self, taker: _Taker, given: list[Reference], target: Queue) -> None:
+        """Leave all messages where they are until few are left in a store-and-forward queue."""
+        taker.held_by = target
+        self._schedule.when_shallow(target, taker.go_on)
+        if given:
+            self._settlement.settle(taker.queue, given, Outcome.RELEASED)
+
+    def _end_hold(self, taker: _Taker) -> bool:
+        """Return False if there was none."""
+        held_by, taker.held_by = taker.held_by, None
+        if held_by is not None:
+            self._schedule.end_wait(held_by, taker.go_on)
+        return held_by is not None
+
+    def _move_portion(self, taker: _Taker, given: list[Reference], only: RemoteBinding | None) -> tuple[int, bool]:
         """Move one portion, in one transaction.
 
+        Args:
+            taker: Taker of the queue.
+            given: Messages that were given to it.
+            only: The binding that takes all messages; None if each must be looked at.
+
         Returns:
-            What it has cost, with the messages that were found expired on the way; and the binding to which more may
-            follow, None if each message must be looked at.
+            What it has cost, with the messages that were found expired on the way; and whether more may follow that
+            go the same way.
         """
         count, queue = len(given), taker.queue
-        group = self.group_of(queue)
-        only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
         if only is not None and not queue.consumers and queue.cursor is None:
             if not given:
                 packed, size = self._packed_moves.move(queue, only, AT_ONCE_MAX, taker.refused)
                 if packed:
-                    return packed * _RUN_COST + size // _BYTES_PER_COST, only
+                    return packed * _RUN_COST + size // _BYTES_PER_COST, True
             # All go the same way: no turn of the dispatcher and no choice for each.
             run, looked_at = queue.take_run(taker.may_leave, AT_ONCE_MAX - len(given))
             count += looked_at
             given += run
-        more = only if count else None
+        more = only is not None and count > 0
         cost_of_bytes = sum([reference.message.memory_size for reference in given]) // _BYTES_PER_COST
         if only is not None and given and self._move_run(taker, given, only):
             return count * _RUN_COST + cost_of_bytes, more

@@ -114,9 +114,14 @@ class Schedule:
                 queue.end_rebalance()
 
     def _end_shallow_waits(self) -> None:
+        """Run what has waited longest for each queue. The step of that looks at the next: the queue may be deep again.
+
+        So as many go on as the queue has room for, and thousands of others are left alone.
+        """
         for queue in [queue for queue in self._shallow_waits if queue.deleted or is_shallow(queue)]:
-            for action in self._shallow_waits.pop(queue):
-                self._deferred.add_action(action)
+            action = next(iter(self._shallow_waits[queue]))
+            self.end_wait(queue, action)
+            self._deferred.add_action(action)
 
     def _dispatch(self, budget: int) -> None:
         # One turn each: queues that wake again continue in the next step.
@@ -142,6 +147,7 @@ class Schedule:
             or self._relieved
             or self._bodies.completed
             or self._maybe_settled
+            or (self._shallow_waits and any(queue.deleted or is_shallow(queue) for queue in self._shallow_waits))
         ):
             return True
         memory = self._memory
@@ -160,11 +166,19 @@ class Schedule:
         assert not queue.is_rebalancing or queue in self._maybe_settled or queue.has_in_flight, queue.name
 
     def when_shallow(self, queue: Queue, action: Callable[[], None]) -> None:
-        """Run an action as deferred work once `is_shallow` is true of a queue, or the queue is deleted.
+        """Run an action as deferred work, in turn, when `is_shallow` is true of a queue, or the queue is deleted.
 
         One that waits for the queue already runs once.
         """
         self._shallow_waits.setdefault(queue, {})[action] = None
+
+    def end_wait(self, queue: Queue, action: Callable[[], None]) -> None:
+        """Forget an action that waits for a queue, if it still does."""
+        waits = self._shallow_waits.get(queue)
+        if waits is not None:
+            waits.pop(action, None)
+            if not waits:
+                del self._shallow_waits[queue]
 
     def make_backpressure(self) -> Backpressure:
         """Return the backpressure for the consumers of one connection."""
