@@ -162,16 +162,15 @@ class DuplicateIds:
         Outside a transaction the sender does not learn of it: its intention is fulfilled. Inside, the commit fails.
         ``sent_to`` is the address that the message was sent to, if that does not exist and ``address`` keeps its ids.
         """
-        value = _bounded(duplicate_id)
+        value = bounded = _bounded(duplicate_id)
+        name = address.name if sent_to is None else sent_to
         if sent_to is not None:
-            value = id_with_address(sent_to, value)
+            value = id_with_address(sent_to, bounded)
             self._add_keeper(address)
         cache = address.duplicate_ids
         holder = self._holder((address.definition.id, value)) if self._claims else None
         committed = holder is not None and holder.is_ended
-        is_known = committed or (cache is not None and value in cache)
-        if is_known or (self._keepers and self._is_kept(address.name if sent_to is None else "", value)):
-            name = address.name if sent_to is None else sent_to
+        if committed or (cache is not None and value in cache) or (self._keepers and self._is_kept(name, bounded)):
             text = f"a duplicate of a message to {name!r} is dropped, its id is {_shown(duplicate_id)}"
             self._inform(text)
             if transaction is not None:
@@ -209,19 +208,18 @@ class DuplicateIds:
             cache = address.duplicate_ids = IdCache(self)
         self._keepers[cache] = None
 
-    def _is_kept(self, sent_to: str, value: bytes) -> bool:
-        """Return True if a message with this id was sent to an address while that did not exist.
+    def _is_kept(self, name: str, duplicate_id: bytes) -> bool:
+        """Return True if a message with this id was sent to an address when that did not exist.
 
-        ``sent_to`` is empty if the address still does not exist, and ``value`` has its name. Another address may keep
-        the id then: the way of such messages has changed.
+        Any keeper may have the id: it was chosen by the way that the message took, and the next one may take another.
         """
-        kept = id_with_address(sent_to, value) if sent_to else value
+        kept = id_with_address(name, duplicate_id)
         return any(kept in keeper for keeper in self._keepers)
 
     def is_in_force(self, address: Address, duplicate_id: bytes) -> bool:
         """Return True if an id is in force at an address."""
         value, cache = _bounded(duplicate_id), address.duplicate_ids
-        if cache is not None and value in cache:
+        if (cache is not None and value in cache) or (self._keepers and self._is_kept(address.name, value)):
             return True
         # A large commit may still be carried out, and be decided all the same.
         holder = self._holder((address.definition.id, value)) if self._claims else None

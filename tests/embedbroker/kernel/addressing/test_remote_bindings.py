@@ -187,6 +187,9 @@ def test_a_repeated_message_passes_once_when_its_address_is_created_meanwhile(st
     send(stage, letter("again", durable=True, _AMQ_DUPL_ID="x"), session=session)
     assert isinstance(session.commit(), Refused)
     assert (queue_ids(stage), stage.waiting("orders")) == ([("m", [7])], [])
+    # A move drops a duplicate, too.
+    orders, duplicates = stage.kernel.address_manager.addresses["orders"], stage.kernel.duplicates
+    assert [duplicates.is_in_force(orders, each.encode("utf-16-le")) for each in "xy"] == [True, False]
     # In a later life, too.
     keeper = stage.kernel.address_manager.addresses[sf_name(B)]
     assert keeper.duplicate_ids is not None
