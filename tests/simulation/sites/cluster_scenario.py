@@ -251,6 +251,7 @@ class _ClusterScenario:
         self.scene.phase = Phase.DRAIN
         # Consumers come and go meanwhile: each of them is news for all nodes.
         self._run_until(lambda: all(maker.host.idle for maker in self.makers), _FORM_S, "deletions do not end")
+        self._cut_off_bodies_that_were_not_read()
         self._form()
         for node in self.plan.nodes:
             for queue in self._queues_at(node.name):
@@ -271,6 +272,17 @@ class _ClusterScenario:
             filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)
             GroupChecker(self.scene, self.book, self.taken).check(decisions_changed=changed, has_filters=filters)
         OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from(), anew).check()
+
+    def _cut_off_bodies_that_were_not_read(self) -> None:
+        """Cut the connections of nodes whose disk could not read a body: it waits for the next one, as the guide states.
+
+        Nothing else may wait for that.
+        """
+        for host in self._hosts:
+            if any("leaves message" in notice and "its body cannot be read" in notice for notice in host.notices):
+                for other in self._hosts:
+                    for link in self.network.between(host.name, other.name):
+                        link.cut("connection reset")
 
     def _have_decisions_changed(self) -> bool:
         """Return True if message groups have got another queue than the one that was decided first."""
