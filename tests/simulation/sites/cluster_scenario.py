@@ -274,7 +274,7 @@ class _ClusterScenario:
         OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from(), anew).check()
 
     def _cut_off_bodies_that_were_not_read(self) -> None:
-        """Cut the connections of nodes whose disk could not read a body: it waits for the next one, as the guide states.
+        """Cut connections of nodes whose disk could not read a body: it waits for the next one, as the guide states.
 
         Nothing else may wait for that.
         """
