@@ -52,6 +52,8 @@ class TakeBook:
     #: All of them in the order of time.
     history: list[tuple[str, str, Taken]] = field(factory=list)
     in_doubt: list[TakenTogether] = field(factory=list)
+    #: Queues and keys of what transactions acknowledged whose consumers went before they ended.
+    returned: set[tuple[str, str]] = field(factory=set)
 
     def note(self, queue: str, key: str, taken: Taken) -> None:
         """Note an acknowledgement."""
@@ -86,6 +88,7 @@ class Taker:
                 yield from self.work(session, self._is_over)
             except JMSException as error:
                 self.scene.world.note(self.plan.name, "loses its session", f"{error.error_code} {error}")
+            self.book.returned.update([(self.plan.queue, key) for key, _message_id in self._open])
             if session is not None:
                 yield session.close()
             yield self.scene.world.random.random() * 0.1
