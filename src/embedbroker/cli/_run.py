@@ -95,13 +95,36 @@ def run(
 
 
 def with_options(config: BrokerConfig, options: Mapping[str, str | int | None]) -> BrokerConfig:
-    """Return the configuration, changed by the options of the command line."""
+    """Return the configuration, changed by the options of the command line.
+
+    Raises:
+        ValueError: an option does not fit the configuration; the text names it.
+    """
+    if config.acceptors:
+        place = {name: value for name, value in options.items() if name in ("host", "port")}
+        options = {name: value for name, value in options.items() if name not in place}
+        config = _moved(config, place)
     fields = {"data": "data_directory", "audit": "audit_directory"}
     changes = {fields.get(name, name): value for name, value in options.items()}
     if "data_directory" in changes:
         # That of the file belongs to the journal that the file names.
         changes["large_messages_directory"] = None
     return evolve(config, **changes)  # type: ignore[arg-type]
+
+
+def _moved(config: BrokerConfig, place: Mapping[str, str | int | None]) -> BrokerConfig:
+    """Return the configuration with another host and port of its acceptor.
+
+    Raises:
+        ValueError: there are several acceptors.
+    """
+    if not place:
+        return config
+    [first, *others] = config.acceptors
+    if others:
+        option, names = next(iter(place)), ", ".join(repr(each.name) for each in config.acceptors)
+        raise ValueError(f"--{option}: the file has the acceptors {names}, each with its own {option}; set it there")
+    return evolve(config, acceptors=[evolve(first, **place)])  # type: ignore[arg-type]
 
 
 def _loaded(file: str, properties: Mapping[str, str]) -> BrokerConfig:
@@ -222,7 +245,7 @@ class _Process:
                 if self._broker.config.data_directory is None
                 else f"journal in {self._broker.config.data_directory}"
             )
-            places = ", ".join(self._broker.urls.values()) if self._broker.config.acceptors else url
+            places = ", ".join(self._broker.urls.values()) or url
             _print(f"broker {self._broker.config.name!r} is ready: {places} ({place})")
 
     def _announce(self, event: str, **facts: object) -> None:

@@ -48,7 +48,8 @@ class AcceptorConfig:
         tls: `TLSSettings` or an ``ssl.SSLContext`` of a server: clients must use TLS. None: no TLS.
         cluster_connection: Name of the cluster connection whose members clients receive here, and at which other
             brokers join. None: the first one, or the one that the ``ha_policy`` names.
-        connections_max: Connections at this place; a further one is closed. None: no limit but that of the broker.
+        connections_max: Connections at this place. A further one is closed, or the oldest that has sent no request.
+            None: no limit but that of the broker.
         handshake_timeout_ms: Time for the first bytes of a connection; 0 for no limit. None: that of the broker.
         auto_start: Whether the broker listens here from its start on; False: once management starts the acceptor.
 

@@ -5,6 +5,7 @@ Responsible for names, ports and directories, as Artemis chooses them. Does not 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import copy
 from typing import Any
 from urllib.parse import quote
@@ -31,14 +32,19 @@ def is_at_host(connection: ClusterConnection | None) -> bool:
     Args:
         connection: The cluster connection of the broker; None without any.
     """
-    return connection is not None and (connection.connector or "").startswith(HOST_CONNECTOR)
+    return connection is not None and connection.connector in (HOST_CONNECTOR, _host_connector_in(connection))
+
+
+def _host_connector_in(connection: ClusterConnection) -> str:
+    """Return the name of the connector to the host in a cluster where it is at another place."""
+    return f"{HOST_CONNECTOR}_{connection.name}"
 
 
 def hosted_backup(
     host: BrokerConfig,
     index: int,
     node_id: str,
-    place: TransportConfiguration,
+    places: Mapping[str, TransportConfiguration],
     data_directory: str | None = None,
     lock_directory: str | None = None,
     bodies_directory: str | None = None,
@@ -51,7 +57,7 @@ def hosted_backup(
         host: The configuration of its host, with a `Colocated` policy.
         index: The place of the backup at its host, from 0.
         node_id: The node that it is a backup of.
-        place: How others reach the host.
+        places: How others reach the host, by the names of its cluster connections.
         data_directory: The directory of that node, with a shared store; a replicating backup has one for each node.
         lock_directory: The directory of the lock files of that node; None: the data directory.
         bodies_directory: The directory of that node's large messages; None: the data directory.
@@ -83,11 +89,10 @@ def hosted_backup(
         for name, connector in host.connectors.items()
     }
     # Its host is a member that it needs from the first moment on: for votes, and as a target of scale-down.
-    connectors[HOST_CONNECTOR] = place
     clusters = []
     for each in host.cluster_connections:
-        name, connector = _place_in(host, each, place)
-        connectors[name] = connector
+        name, place = _place_in(host, each, places)
+        connectors[name] = place
         own = name if scales_down else each.connector
         clusters.append(evolve(each, connector=own, static_connectors=(*each.static_connectors, name)))
     return evolve(
@@ -109,16 +114,14 @@ def hosted_backup(
 
 
 def _place_in(
-    host: BrokerConfig, connection: ClusterConnection, place: TransportConfiguration
+    host: BrokerConfig, connection: ClusterConnection, places: Mapping[str, TransportConfiguration]
 ) -> tuple[str, TransportConfiguration]:
     """Return the connector to the host in one of its clusters, with its name: each may have another acceptor."""
-    acceptor = host.acceptor_of(connection)
-    if acceptor == host.acceptor_of(host.cluster_connection):
-        return HOST_CONNECTOR, place
-    name = f"{HOST_CONNECTOR}_{connection.name}"
-    if connection.connector is not None:
-        return name, host.connectors[connection.connector]
-    return name, evolve(place, parameters={**place.parameters, "host": acceptor.host, "port": str(acceptor.port)})
+    default = host.cluster_connection
+    assert default is not None, "a colocated broker is in a cluster"
+    if host.acceptor_of(connection) == host.acceptor_of(default):
+        return HOST_CONNECTOR, places[default.name]
+    return _host_connector_in(connection), places[connection.name]
 
 
 def can_scale_down_at_host(policy: SharedStoreBackup | ReplicationBackup, *, has_lock_manager: bool = False) -> bool:

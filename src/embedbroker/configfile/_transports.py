@@ -26,7 +26,7 @@ from ._findings import Findings
 from ._mapping import named_once, required_attribute, store, value_of
 from ._tls import TLSParameters
 from ._transport_url import TransportURL, parse_transport_url
-from ._values import WrongValue, seconds, text, whole
+from ._values import WrongValue, boolean, seconds, text, whole
 
 __all__ = ["acceptor_values", "connector_of", "connector_refs", "connectors_of", "is_connector"]
 
@@ -84,11 +84,7 @@ def acceptor_values(core: Element, tls: TLSParameters, findings: Findings) -> di
 
 def _is_plain(url: TransportURL) -> bool:
     """Return True if the fields of a broker with one acceptor can hold what a URL has."""
-    return _starts(url) and "clusterConnection" not in url.parameters
-
-
-def _starts(url: TransportURL) -> bool:
-    return url.parameters.get("autoStart", "true").lower() != "false"
+    return "clusterConnection" not in url.parameters and url.parameters.get("autoStart", "true").lower() == "true"
 
 
 def _of_one(values: dict[str, Any]) -> dict[str, Any]:
@@ -129,8 +125,12 @@ def _acceptor(
         values["name"] = name
     if cluster := url.parameters.get("clusterConnection"):
         values["cluster_connection"] = cluster
-    if not _starts(url):
-        values["auto_start"] = False
+    if "autoStart" in url.parameters:
+        try:
+            if not boolean(url.parameters["autoStart"]):
+                values["auto_start"] = False
+        except WrongValue as error:
+            findings.refuse(element.place, f"parameter 'autoStart': {error}")
     if url.other_hosts:
         findings.warn(
             element.place, f"this broker listens on one host, {url.host}, not on {', '.join(url.other_hosts)}"

@@ -80,7 +80,7 @@ class Connections(Part):
         )
         if not serving:
             link.close("the broker is not running")
-        elif self._is_full(accepted.acceptor):
+        elif self._is_full(accepted.acceptor) and not self.make_room(now, accepted.acceptor):
             acceptor = self._acceptors[accepted.acceptor]
             self._log.warning(
                 f"{accepted.peer}: refused, {acceptor.connections_max} connections are open at acceptor"
@@ -116,12 +116,16 @@ class Connections(Part):
         if newcomer is not None:
             newcomer.link.certificate_subject = received.subject
 
-    def make_room(self, now: Instant) -> bool:
-        """Close the oldest connection that has sent no request; return False without such a connection."""
+    def make_room(self, now: Instant, acceptor: int | None = None) -> bool:
+        """Close the oldest connection that has sent no request; return False without such a connection.
+
+        ``acceptor`` is the index of the acceptor that needs the room; None: any connection makes it.
+        """
         for silent in [each for each in self._silent.values() if each.has_identified_itself or not each.link.alive]:
             del self._silent[silent.link.id]
-        newcomer = next(iter(self.newcomers), None)
-        silent_one = next(iter(self._silent), None)
+        wanted = [acceptor] if acceptor is not None else range(len(self._acceptors))
+        newcomer = next((n for n, each in self.newcomers.items() if each.link.acceptor in wanted), None)
+        silent_one = next((n for n, each in self._silent.items() if each.link.acceptor in wanted), None)
         if newcomer is not None and (silent_one is None or newcomer < silent_one):
             link = self.newcomers.pop(newcomer).link
         elif silent_one is not None:

@@ -112,7 +112,7 @@ class Node:
         roles = make_roles(config, entropy, journal, self._dials, step, log, has_locks=has_locks)
         self.cluster = roles.cluster
         self.core.clusters.update((each.settings.name, each) for each in roles.clusters)
-        self._clusters, self.discovery, self.activation = roles.clusters, roles.discovery, roles.activation
+        self.clusters, self.discovery, self.activation = roles.clusters, roles.discovery, roles.activation
         #: The disk of a broker that replicates: its own copy, or that of its backup.
         self.replica_disk = self.core.replica = roles.replica_disk
         self._completions = DiskCompletions(journal, self.replica_disk, roles.grants)
@@ -174,7 +174,7 @@ class Node:
         self._clock.monotonic = now.monotonic
         if self.journal is not None:
             self.journal.wall_ms = now.wall_ms
-        for cluster in self._clusters:
+        for cluster in self.clusters:
             cluster.now = now
         if self.replica_disk is not None:
             self.replica_disk.set_now(now)

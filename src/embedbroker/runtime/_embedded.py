@@ -178,7 +178,8 @@ class EmbeddedBroker:
     def url(self) -> str:
         """The address that clients connect to over TCP, for example ``tcp://127.0.0.1:40123``.
 
-        With TLS it ends in ``?sslEnabled=true``. Of a broker with several acceptors it is that of the first one.
+        With TLS it ends in ``?sslEnabled=true``. Of a broker with several acceptors it is that of the first one that
+        was started. Without any it is `vm_url`.
 
         Raises:
             IllegalStateException: the broker does not run, or is not live. `vm_url` and `port` raise it, too.
@@ -205,8 +206,8 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
-        """The TCP port that the broker listens on; that of the first acceptor."""
-        return self._serving().port
+        """The TCP port that the broker listens on, that of `url`; 0 if it is on no network."""
+        return next(filter(None, self._serving().ports()), 0)
 
     @property
     def is_running(self) -> bool:
@@ -959,7 +960,7 @@ class ThreadedBroker:
 
     @property
     def port(self) -> int:
-        """The TCP port that the broker listens on; that of the first acceptor."""
+        """The TCP port that the broker listens on, that of `url`; 0 if it is on no network."""
         return self._broker.port
 
     @property

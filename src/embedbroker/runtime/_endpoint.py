@@ -212,7 +212,10 @@ class Endpoint:
 
     def _local_tls(self) -> tuple[list[TransportConfiguration], TLS | None]:
         """Return the connectors of this broker, the one it announces first, and what holds without any of them."""
-        config, tls = self.config, self.acceptors[0].config.tls
+        config = self.config
+        # Other brokers join at these first: their TLS is that of the cluster.
+        acceptors = [*map(config.acceptor_of, config.cluster_connections), *config.listens_at]
+        tls = next((each.tls for each in acceptors if each.tls is not None), None)
         named = [each.connector for each in config.cluster_connections if each.connector is not None]
         own = [config.connectors[name] for name in named]
         # The names that the acceptor allows are none that a connector requests.

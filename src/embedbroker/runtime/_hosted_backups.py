@@ -163,13 +163,11 @@ class HostedBackups:
         Raises:
             ResourceAllocationException, BrokerFailed, ValueError: it cannot start, or ended by itself.
         """
-        cluster = host.node.cluster
-        assert cluster is not None, "a colocated broker is in a cluster"
         config = hosted_backup(
             self._config,
             order.index,
             order.node_id,
-            cluster.connector,
+            {each.settings.name: each.connector for each in host.node.clusters},
             order.data_directory,
             order.lock_directory,
             order.bodies_directory,

@@ -80,6 +80,8 @@ class Life:
         self._deletes_missing = deletes_missing
         # And the index of the acceptor of each.
         self._listeners: dict[Listener, int] = {}
+        # Acceptors that have listened in this life. One that management starts may have done so in the last one.
+        self._opened: set[int] = set()
         self._directory: OpenDirectory | None = None
         self._audit: OpenAudit | None = None
         self._session: LockSession | LeaseSession | None = None
@@ -95,9 +97,8 @@ class Life:
         self.host: Host
         #: Set when it is known whether the broker waits or serves, or can do neither.
         self.waits_or_serves = trio.Event()
-        #: Whether it has accepted clients, and where: a port of 0 means by its name alone.
+        #: Whether it has accepted clients, and the name at which those of this process find it.
         self.serves = False
-        self.port = 0
         self.vm_name = ""
         #: Why it could not begin to serve although it may.
         self.refusal: ResourceAllocationException | None = None
@@ -237,11 +238,11 @@ class Life:
             self._let_in(self._listen_vm(self._config.name), 0)
         self.serves = True
         if self._config.acceptors:
-            for acceptor in [each for each in self._place.acceptors if each.port]:
-                self._logger.info(
-                    "broker %r: acceptor %r listens on %s:%d",
-                    self._config.name, acceptor.config.name, acceptor.config.host, acceptor.port,
-                )  # fmt: skip
+            for acceptor, port in zip(self._config.acceptors, self.ports(), strict=True):
+                if port:
+                    self._logger.info(
+                        "broker %r: acceptor %r listens on %s:%d", self._config.name, acceptor.name, acceptor.host, port
+                    )
         warning = exposure(self._config) if any(self.ports()) else None
         if warning is not None:
             self._logger.warning("broker %r: %s", self._config.name, warning)
@@ -254,7 +255,6 @@ class Life:
         async with self._binding:
             if not self._listeners:
                 bound = await self._listen_somewhen()
-                self.port = self._place.acceptors[0].port
                 for number, listeners in enumerate(bound):
                     for listener in listeners:
                         self._let_in(listener, number)
@@ -278,6 +278,8 @@ class Life:
         if isinstance(inner, TcpListener):
             inner.keep_free(DESCRIPTORS_KEPT_FREE, self.host.make_room)
         self._listeners[listener] = acceptor
+        if listener.port:
+            self._opened.add(acceptor)
         self._inner.start_soon(self.host.serve, listener, acceptor)
 
     def _let_brokers_in(self, wanted: bool) -> None:
@@ -383,8 +385,8 @@ class Life:
         self._place.acceptors[self._number_of(name)].reload()
 
     def ports(self) -> list[int]:
-        """Return the port of each acceptor; 0 for a place that is not on the network."""
-        return [acceptor.port for acceptor in self._place.acceptors]
+        """Return the port of each acceptor; 0 for a place that is not on the network, or was not opened yet."""
+        return [each.port if number in self._opened else 0 for number, each in enumerate(self._place.acceptors)]
 
     async def stop(self, *, fails_over: bool) -> None:
         """Stop in an orderly way, after the backups of others."""

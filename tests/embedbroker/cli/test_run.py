@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from embedbroker import EmbeddedBroker
+from embedbroker import AcceptorConfig, BrokerConfig, EmbeddedBroker
 from embedbroker.cli._collector import CollectorForBroker
+from embedbroker.cli._run import with_options
 from embedclient import Queue
 from embedclient.blocking import ConnectionFactory
 from tests.embedbroker.cli.command_processes import COMMAND, CommandProcess, broker, called, finished, started
@@ -48,6 +49,18 @@ def test_it_says_where_it_is_and_stops_in_order(number: signal.Signals, tmp_path
         assert process.event() == {"event": "stopped"}
         assert process.exit_code() == 0
         assert process.rest_of_errors() == ""
+
+
+def test_options_say_where_the_one_acceptor_of_a_file_is_but_not_where_several_are() -> None:
+    one = BrokerConfig(acceptors=[AcceptorConfig("one", port=5, auto_start=False)])
+    assert with_options(one, {"port": 0, "name": "b"}) == BrokerConfig(
+        name="b", acceptors=[AcceptorConfig("one", auto_start=False)]
+    )
+    two = BrokerConfig(acceptors=[*one.acceptors, AcceptorConfig("two", host="0.0.0.0", port=6)])
+    assert with_options(two, {"name": "b"}).acceptors == two.acceptors
+    # Also with the values that a broker has without acceptors.
+    with pytest.raises(ValueError, match=r"--host: the file has the acceptors 'one', 'two', each with its own host;"):
+        with_options(two, {"host": "127.0.0.1"})
 
 
 def test_without_json_it_says_the_same_to_people() -> None:

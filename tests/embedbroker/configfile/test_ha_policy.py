@@ -98,7 +98,7 @@ def test_a_hosted_backup_looks_for_the_places_inside_a_url_at_their_ports(tmp_pa
     config = load(tmp_path, f"{core}<cluster-connections>{connection}</cluster-connections>").config
     assert config.ha_policy == Colocated(excludes=("two", "tcp://o:1"))
     assert misfits(config) == []
-    backup = hosted_backup(config, 0, "n", config.connectors["one"])
+    backup = hosted_backup(config, 0, "n", {"c": config.connectors["one"]})
     assert backup.connectors["tcp://o:1"].port == 1
 
 

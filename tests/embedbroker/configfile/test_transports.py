@@ -102,6 +102,9 @@ def test_an_acceptor_belongs_to_a_cluster_connection_by_its_name(tmp_path: Path)
     )
     (waiting,) = accept(tmp_path, "tcp://a:1?autoStart=false").config.listens_at
     assert waiting == AcceptorConfig("a1", "a", 1, auto_start=False)
+    assert accept(tmp_path, "tcp://a:1?autoStart=True").config.acceptors == ()
+    (line,) = refused(tmp_path, acceptors("tcp://a:1?autoStart=no"))
+    assert line.endswith("acceptor[a1]: parameter 'autoStart': expected true or false, not 'no'")
     loaded = load(tmp_path, acceptors(url) + cluster)
     assert loaded.config.listens_at == (AcceptorConfig("a1", "a", 1, cluster_connection="c"),)
     assert not [line for line in loaded.warnings if "clusterConnection" in line]

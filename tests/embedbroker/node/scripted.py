@@ -445,11 +445,11 @@ class Stage:
 
     # -- peers ---------------------------------------------------------------------------------------------------
 
-    def accept(self, version: int = 136) -> Peer:
+    def accept(self, version: int = 136, acceptor: int = 0) -> Peer:
         """A connection that has sent nothing."""
         self._numbers += 1
         peer = self.peers[self._numbers] = Peer(self, self._numbers, version)
-        self.step(Accepted(peer.number, f"peer-{peer.number}"))
+        self.step(Accepted(peer.number, f"peer-{peer.number}", acceptor))
         return peer
 
     def connect(self, version: int = 136) -> Peer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from embedbroker.config import BrokerConfig
+from embedbroker.config import AcceptorConfig, BrokerConfig
 from embedbroker.node import Level, MakeRoom
 from embedclient.errors import ErrorCode
 from embedclient.wire.core import (
@@ -252,6 +252,19 @@ def test_the_oldest_connection_that_has_sent_no_request_makes_room(said: bytes) 
     assert {peer.state() for peer in (first, *next_ones)} == {"open"}
     silent[2].send_bytes(b"ARTEMIS"[len(said) :] + PING if len(said) < 8 else PING[1:])
     assert stage.accept().state() == "too many connections" and silent[2].state() == "open"
+
+
+def test_a_silent_connection_makes_room_at_its_own_acceptor_alone() -> None:
+    stage = Stage(acceptors=[AcceptorConfig("large"), AcceptorConfig("small", connections_max=1)])
+    elsewhere, silent = stage.accept(), stage.accept(acceptor=1)
+    used = stage.accept(acceptor=1)
+    assert (elsewhere.state(), silent.state(), used.state()) == ("open", "no request", "open")
+    used.send_bytes(b"ARTEMIS" + PING)
+    stage.warnings()
+    assert stage.accept(acceptor=1).state() == "too many connections" and elsewhere.state() == "open"
+    assert stage.warnings()[0].endswith("refused, 1 connections are open at acceptor 'small'")
+    used.lose()
+    assert stage.accept(acceptor=1).state() == "open"
 
 
 def test_the_host_asks_for_room_and_the_log_says_so_once_a_minute() -> None:

@@ -136,12 +136,14 @@ async def test_an_acceptor_may_wait_for_management() -> None:
     acceptors = [AcceptorConfig("later", auto_start=False), AcceptorConfig("now")]
     async with EmbeddedBroker(acceptors=acceptors, cluster_connections=ClusterConnection()) as broker:
         assert list(broker.urls) == ["now"] and broker.url == broker.urls["now"]
+        assert broker.url == f"tcp://127.0.0.1:{broker.port}"
         assert not await broker.management.is_acceptor_started("later")
         # Its port was announced.
         port = (await broker.management.get("acceptor.later", "Parameters"))["port"]
         assert not await is_reached(f"tcp://127.0.0.1:{port}")
         await broker.management.start_acceptor("later")
         assert broker.urls["later"] == f"tcp://127.0.0.1:{port}" and await is_reached(broker.urls["later"])
+        assert broker.url == broker.urls["later"] and broker.port == int(port)
         await broker.stop()
         await broker.start()
         assert list(broker.urls) == ["now"]
@@ -176,7 +178,11 @@ async def test_a_client_follows_a_pair_within_the_cluster_of_its_acceptor() -> N
             ha_policy=policy,
             disk=disk,
             locks=locks,
-            acceptors=[AcceptorConfig("one", port=first), AcceptorConfig("two", port=second, cluster_connection="b")],
+            acceptors=[
+                AcceptorConfig("one", port=first),
+                AcceptorConfig("two", port=second, cluster_connection="b"),
+                AcceptorConfig("later", auto_start=False),
+            ],
             connectors={str(port): f"tcp://127.0.0.1:{port}" for port in ports[other]},
             cluster_connections=[
                 ClusterConnection(cluster, static_connectors=[str(port)], addresses=[cluster], retry_interval_ms=20)
@@ -207,10 +213,36 @@ async def test_a_client_follows_a_pair_within_the_cluster_of_its_acceptor() -> N
             assert (await session.query_queue("q")).exists
             assert factory.connector is not None
             assert factory.connector.port == ports["backup"][1]
+            await backup.management.start_acceptor("later")
+            assert list(backup.urls) == ["one", "two", "later"]
             await primary.start()
             await primary.wait_for_role(Role.LIVE)
             assert (await session.query_queue("q")).exists
             assert factory.connector.port == ports["primary"][1]
+            # The next life of the backup listens where it did, but for what only management opens.
+            await backup.wait_for_role(Role.BACKUP)
+            await primary.crash()
+            await backup.wait_for_role(Role.LIVE)
+            assert list(backup.urls) == ["one", "two"] and backup.port == ports["backup"][0]
+
+
+async def test_brokers_join_with_the_tls_of_the_acceptor_of_their_cluster(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    tls = files.serving(trust_store_path=files.trust)
+    ports = free_port(), free_port()
+
+    def member(own: int, other: int) -> EmbeddedBroker:
+        return EmbeddedBroker(
+            acceptors=[AcceptorConfig("clients"), AcceptorConfig("c", port=own, tls=tls, cluster_connection="c")],
+            connectors={"other": f"tcp://127.0.0.1:{other}?sslEnabled=true"},
+            cluster_connections=ClusterConnection("c", static_connectors=["other"], retry_interval_ms=20),
+            cluster_password="secret",
+        )
+
+    async with member(*ports) as one, member(*reversed(ports)):
+        with trio.fail_after(10):
+            while len(json.loads(await one.management.invoke("broker", "listNetworkTopology"))) < 2:
+                await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize(
