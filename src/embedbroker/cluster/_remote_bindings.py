@@ -203,7 +203,7 @@ class RemoteBindings:
     def has_doubts(self) -> bool:
         """Return True if a queue came back with a connection at another distance than before.
 
-        A neighbour that started anew may have learnt of it from this broker. It needs a moment to get news of its own,
+        A neighbour that started anew may have learnt of it from this broker. It needs a moment to get other news,
         and messages on their way wait for that.
         """
         return bool(self._doubted)
