@@ -83,7 +83,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "keep_messages_when_the_connection_is_lost": 3,
         "keep_the_binding_of_a_deleted_queue": 44,
         "keep_the_bindings_of_a_node_that_left": 21,
-        "learn_of_all_addresses_over_each_connection": 45,
+        "learn_of_all_addresses_over_each_connection": 55,
         "lose_a_part_of_a_body": 5,
         "move_to_one_of_several_queues": 21,
         "move_without_ids": 187,
