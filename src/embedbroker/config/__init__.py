@@ -17,7 +17,7 @@ from ._bridges import (
     bridge_as_json,
     check_bridges,
 )
-from ._broker import BrokerConfig, ConfigurationSource, ConfigurationWatch, MemoryShares
+from ._broker import BrokerConfig, ConfigurationSource, ConfigurationWatch, MemoryShares, check_beside_acceptors
 from ._cluster import (
     DEFAULT_CLUSTER_PASSWORD,
     DEFAULT_CLUSTER_USER,
@@ -123,6 +123,7 @@ __all__ = [
     "bridge_as_json",
     "can_scale_down_at_host",
     "certificate_pattern",
+    "check_beside_acceptors",
     "check_bridges",
     "exposure",
     "forwarding_addresses",

@@ -6,7 +6,7 @@ Does not read files or environment; `embedbroker.configfile` does that and retur
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, get_args
 
 from attrs import Attribute, field, fields, frozen
@@ -50,7 +50,7 @@ from ._security import (
 )
 from ._wildcards import WildcardConfiguration
 
-__all__ = ["BrokerConfig", "ConfigurationSource", "ConfigurationWatch", "MemoryShares"]
+__all__ = ["BrokerConfig", "ConfigurationSource", "ConfigurationWatch", "MemoryShares", "check_beside_acceptors"]
 
 _DEFAULT_ADDRESS_SETTINGS = {
     "#": AddressSettings(dead_letter_address="DLQ", expiry_address="ExpiryQueue"),
@@ -188,12 +188,23 @@ def _cluster_connections(
             )
 
 
+def check_beside_acceptors(names: Iterable[str]) -> None:
+    """Check the names of settings that a program gives for a broker with ``acceptors``.
+
+    Raises:
+        ValueError: each of the acceptors has that setting itself.
+    """
+    for name in names:
+        if name in _OF_ONE_ACCEPTOR:
+            raise ValueError(f"acceptors beside {name}: each of the acceptors has its own; leave {name} out")
+
+
 def _acceptors(config: BrokerConfig | None, _attribute: Attribute[Any], value: tuple[AcceptorConfig, ...]) -> None:
     if config is None or not value:
         return
-    for name in _OF_ONE_ACCEPTOR:
-        if getattr(config, name) != getattr(fields(BrokerConfig), name).default:
-            raise ValueError(f"acceptors beside {name}: each of the acceptors has its own; leave {name} out")
+    check_beside_acceptors(
+        name for name in _OF_ONE_ACCEPTOR if getattr(config, name) != getattr(fields(BrokerConfig), name).default
+    )
     clusters = [each.name for each in config.cluster_connections]
     for acceptor in value:
         wanted = acceptor.cluster_connection

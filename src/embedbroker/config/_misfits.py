@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from itertools import permutations
 
 from embedclient.model import IN_VM_CONNECTOR_FACTORY, TLSSettings
 
@@ -117,6 +118,14 @@ def _of_shifted_ports(config: BrokerConfig, colocated: Colocated) -> Iterator[st
             f" {room // offset} backups, because port {max(ports)} would be raised above {_PORT_MAX}; lower"
             " backup_port_offset"
         )
+    for one, other in permutations([each for each in config.listens_at if each.port], 2):
+        number, rest = divmod(other.port - one.port, offset)
+        if rest == 0 and 0 < number <= colocated.max_backups:
+            yield (
+                f"acceptors {one.name!r} at port {one.port} and {other.name!r} at port {other.port}, with"
+                f" backup_port_offset={offset}: that of hosted backup {number} for {one.name!r} is port {other.port},"
+                " too; change backup_port_offset"
+            )
 
 
 def _of_tls(config: BrokerConfig) -> Iterator[str]:

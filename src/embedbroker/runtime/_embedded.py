@@ -35,6 +35,7 @@ from embedbroker.config import (
     Role,
     SharedStoreBackup,
     SharedStorePrimary,
+    check_beside_acceptors,
     misfits,
 )
 from embedbroker.node import check_filters, check_passwords
@@ -118,6 +119,9 @@ class EmbeddedBroker:
         if "data_directory" in changes:
             # The directory of a file belongs to the journal that the file names: another journal has its own, or none.
             changes.setdefault("large_messages_directory", None)
+        if config is not None and config.acceptors and "acceptors" not in changes:
+            # Also those with the value of a default, which would change nothing.
+            check_beside_acceptors(changes)
         given = cast(dict[str, Any], changes)
         self.config = BrokerConfig(**given) if config is None else evolve(config, **given)
         if "user_source" not in changes and _gives_users(self.config, changes):

@@ -164,6 +164,11 @@ def test_a_broker_names_both_settings(settings: dict[str, Any], said: str) -> No
             " raised above 65535; lower backup_port_offset",
         ),
         (
+            {**COLOCATED, "acceptors": [AcceptorConfig("one", port=1_000), AcceptorConfig("two", port=1_100)]},
+            "acceptors 'one' at port 1000 and 'two' at port 1100, with backup_port_offset=100: that of hosted backup 1"
+            " for 'one' is port 1100, too; change backup_port_offset",
+        ),
+        (
             {**COLOCATED, "grouping_handler": GroupingHandlerConfig("groups", GroupingHandlerType.LOCAL)},
             "grouping_handler 'groups' with a colocated ha_policy:",
         ),
@@ -172,7 +177,7 @@ def test_a_broker_names_both_settings(settings: dict[str, Any], said: str) -> No
             "broadcast group 'all': local_bind_port=5000 with a colocated ha_policy:",
         ),
     ],
-    ids=["excludes", "ports", "handler", "bind port"],
+    ids=["excludes", "ports", "acceptors", "handler", "bind port"],
 )
 def test_a_colocated_broker_names_what_its_backups_cannot_use(settings: dict[str, Any], said: str) -> None:
     (text,) = misfits(BrokerConfig(**settings))

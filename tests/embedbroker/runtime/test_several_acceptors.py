@@ -274,6 +274,15 @@ def test_acceptors_that_do_not_fit_are_refused(settings: dict[str, Any], text: s
     assert text in str(refusal.value)
 
 
+def test_a_place_for_a_broker_whose_acceptors_have_their_own_is_refused() -> None:
+    """Also the place of a broker without any: a program must not believe that it has moved the acceptors there."""
+    config = EmbeddedBroker(acceptors=[AcceptorConfig("a", host="0.0.0.0", port=5)]).config
+    for name, value in (("host", "127.0.0.1"), ("port", 0), ("tls", None)):
+        with pytest.raises(ValueError, match=f"acceptors beside {name}: each of the acceptors has its own"):
+            EmbeddedBroker(config, **{name: value})  # type: ignore[arg-type]
+    assert EmbeddedBroker(config, acceptors=[], port=0).config.host == "127.0.0.1"
+
+
 async def test_the_blocking_form_has_the_addresses() -> None:
     def use() -> None:
         with EmbeddedBroker.in_thread(acceptors=[{"name": "one"}, {"name": "two"}]) as broker:
