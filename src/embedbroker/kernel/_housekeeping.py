@@ -256,7 +256,7 @@ class Housekeeping:
         delay = self._settings.of(address.name).auto_delete_addresses_delay_ms
         idle = (
             self._goes(address)
-            and not self._address_manager.is_bound(address)
+            and not self._address_manager.is_in_use(address)
             and self._clock.now_ms - address.idle_since_ms >= (delay or 0)
         )
         if idle and address.swept and address.routed_count == address.swept_count:

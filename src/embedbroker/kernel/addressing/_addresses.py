@@ -188,7 +188,7 @@ class AddressManager:
     def drop_idle_address(self, queue: QueueDefinition) -> None:
         """Forget the address of a deleted queue if that was its last one, and if it was created with it."""
         address = self.addresses.get(queue.address)
-        if address is None or self.is_bound(address) or not address.definition.auto_created:
+        if address is None or self.is_in_use(address) or not address.definition.auto_created:
             return
         if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay_ms == 0:
             self.remove_address(address)
@@ -196,6 +196,13 @@ class AddressManager:
     def is_bound(self, address: Address) -> bool:
         """Return True if queues or diverts are bound to exactly this address."""
         return address.has_queues or bool(self.resolution.diverts_at(address.name))
+
+    def is_in_use(self, address: Address) -> bool:
+        """Return True if an address stays: it is bound, or has ids of messages that pass to other brokers.
+
+        Such a message may be sent again, while nothing is bound here any more.
+        """
+        return self.is_bound(address) or bool(address.duplicate_ids and self.remote_bindings_of(address.name))
 
     def ensure_address(self, name: str, routing_type: int, *, allowed: bool, limited: bool = True) -> Address | Refused:
         """Return the address with this routing type, creating either on demand when ``allowed``."""

@@ -202,6 +202,24 @@ def test_a_repeated_message_passes_once_when_its_address_is_created_meanwhile(st
     stage.kernel.check()
 
 
+def test_a_repeated_message_passes_once_when_the_last_queue_of_its_address_is_deleted_meanwhile(stage: Stage) -> None:
+    binding = bind(stage)
+    chosen, addresses = frozenset({binding.announced_id}), stage.kernel.address_manager.addresses
+    for text in ("m", "again"):
+        queue = stage.queue("orders")
+        send(stage, letter(text, durable=True, _AMQ_DUPL_ID="x"), queue_ids=chosen)
+        stage.kernel.teardown.delete_queue(queue)
+        stage.pass_time(100)
+    send(stage, letter("again", durable=True, _AMQ_DUPL_ID="x"), queue_ids=chosen)
+    assert queue_ids(stage) == [("m", [7])]
+    # The address stays as long as other brokers have it.
+    assert "orders" in addresses
+    stage.kernel.address_manager.remove_remote_binding(binding)
+    stage.pass_time(100)
+    assert "orders" not in addresses
+    stage.kernel.check()
+
+
 def test_ids_of_messages_to_addresses_that_do_not_exist_here_never_meet(stage: Stage) -> None:
     sent = {("a", "b c"), ("a b", "c"), ("ab", ""), ("x\ud800", "c"), ("x\ud800", "y" * 200)}
     for name in {name for name, _ in sent}:
