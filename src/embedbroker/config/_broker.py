@@ -559,14 +559,18 @@ class BrokerConfig:
         return (AcceptorConfig(self.acceptor_name, *of_one),)
 
     def acceptor_of(self, connection: ClusterConnection | None) -> AcceptorConfig:
-        """Return the acceptor at which other brokers join by a cluster connection.
+        """Return the acceptor at which other brokers join by a cluster connection: the first one that names it.
+
+        Without one it is the first one that belongs to it, else the first of all.
 
         Args:
             connection: One of ``cluster_connections``; None is the default one.
         """
-        own = [] if connection is None else [connection.name]
-        names = [None, *own] if connection in (None, self.cluster_connection) else own
-        return next((each for each in self.listens_at if each.cluster_connection in names), self.listens_at[0])
+        default = self.cluster_connection
+        wanted = default if connection is None else connection
+        names = [None if wanted is None else wanted.name, *([None] if wanted == default else [])]
+        found = [each for name in names for each in self.listens_at if each.cluster_connection == name]
+        return (found or self.listens_at)[0]
 
     @property
     def is_secured(self) -> bool:

@@ -49,7 +49,7 @@ from embedclient.model import Place, RoutingType, TransportConfiguration, Xid, d
 from embedclient.transport import TrioBackgroundScope
 
 from . import _types
-from ._endpoint import Endpoint, Network, open_endpoint
+from ._endpoint import Endpoint, Network, open_endpoint, place_of
 from ._life import Life, leaves
 from ._role_watch import Observer, RoleWatch
 from ._shortage import caused_by_shortage
@@ -747,9 +747,8 @@ def observe(broker: EmbeddedBroker, observer: Observer) -> None:
 
 
 def _url_of(acceptor: AcceptorConfig, port: int) -> str:
-    host = acceptor.host
     parameters = "" if acceptor.tls is None else "?sslEnabled=true"
-    return f"tcp://{f'[{host}]' if ':' in host else host}:{port}{parameters}"
+    return f"tcp://{place_of(acceptor, port)}{parameters}"
 
 
 def life_of(broker: EmbeddedBroker) -> Life:

@@ -35,7 +35,7 @@ from embedclient.transport import (
 if TYPE_CHECKING:
     from embedclient.transport import Datagrams
 
-__all__ = ["Acceptor", "Endpoint", "Network", "open_endpoint"]
+__all__ = ["Acceptor", "Endpoint", "Network", "open_endpoint", "place_of"]
 
 
 class Network(Protocol):
@@ -158,8 +158,7 @@ class Endpoint:
         #: Whether clients in the same trio run find the broker by its name, too.
         self.has_vm_name = network is None
         self.acceptors = [
-            Acceptor(each, f"acceptor {each.name!r}: " if config.acceptors else "", reservations.get(each.name))
-            for each in config.listens_at
+            Acceptor(each, _title(config, each), reservations.get(each.name)) for each in config.listens_at
         ]
         self._network = network
 
@@ -247,14 +246,13 @@ async def open_endpoint(
         return Endpoint(config, {}, network, datagrams)
     reservations: dict[str, TcpReservation] = {}
     ports: dict[str, int] = {}
-    title = "acceptor {!r}: " if config.acceptors else ""
     try:
         for acceptor in _announced(config):
             if acceptor.port == 0 and acceptor.name not in ports:
                 try:
                     reservation = reservations[acceptor.name] = await reserve_tcp(acceptor.host, 0)
                 except (TransportLost, OSError) as error:
-                    raise _refused(acceptor, title.format(acceptor.name), error) from error
+                    raise _refused(acceptor, _title(config, acceptor), error) from error
                 ports[acceptor.name] = reservation.port
     except BaseException:  # a cancellation, too, must not leave ports taken
         for reservation in reservations.values():
@@ -284,7 +282,18 @@ def _with_ports(config: BrokerConfig, ports: Mapping[str, int]) -> BrokerConfig:
     return evolve(config, port=port)
 
 
+def _title(config: BrokerConfig, acceptor: AcceptorConfig) -> str:
+    """Return the beginning of an error: of several acceptors it names one."""
+    return f"acceptor {acceptor.name!r}: " if config.acceptors else ""
+
+
+def place_of(acceptor: AcceptorConfig, port: int) -> str:
+    """Return host and port as a URL has them."""
+    host = f"[{acceptor.host}]" if ":" in acceptor.host else acceptor.host
+    return f"{host}:{port}"
+
+
 def _refused(config: AcceptorConfig, title: str, error: Exception) -> ResourceAllocationException:
     reason = getattr(error, "strerror", None) or str(error)
-    place = "" if reason.startswith("cannot listen") else f"cannot listen on {config.host}:{config.port}: "
+    place = "" if reason.startswith("cannot listen") else f"cannot listen on {place_of(config, config.port)}: "
     return ResourceAllocationException(f"{title}{place}{reason}")

@@ -27,7 +27,7 @@ from embedclient.transport import Listener, TcpListener, TLSListener, vm_listen
 
 from ._clock import SystemEntropy
 from ._descriptors import DESCRIPTORS_KEPT_FREE
-from ._endpoint import Acceptor, Endpoint
+from ._endpoint import Acceptor, Endpoint, place_of
 from ._host import Host
 from ._memory_limit import usable_memory_bytes
 from ._role_watch import RoleWatch
@@ -240,9 +240,8 @@ class Life:
         if self._config.acceptors:
             for acceptor, port in zip(self._config.acceptors, self.ports(), strict=True):
                 if port:
-                    self._logger.info(
-                        "broker %r: acceptor %r listens on %s:%d", self._config.name, acceptor.name, acceptor.host, port
-                    )
+                    place = place_of(acceptor, port)
+                    self._logger.info("broker %r: acceptor %r listens on %s", self._config.name, acceptor.name, place)
         warning = exposure(self._config) if any(self.ports()) else None
         if warning is not None:
             self._logger.warning("broker %r: %s", self._config.name, warning)
