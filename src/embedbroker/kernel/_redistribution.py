@@ -341,12 +341,12 @@ class Redistribution:
         for _ in range(_RUNS_MAX):
             group = self.group_of(queue)
             only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
-            if only is not None and not is_shallow(only.store_and_forward) and not (given and taker.has_turn):
+            # In its turn a portion moves in any case: other queues may have taken the room meanwhile, each time.
+            if only is not None and not taker.has_turn and not is_shallow(only.store_and_forward):
                 self._hold(taker, given, only.store_and_forward)
                 return
-            # What was given in its turn moves in any case: other queues may have filled the place meanwhile.
-            taker.has_turn &= not given
             cost, has_more = self._move_portion(taker, given, only)
+            taker.has_turn = taker.has_turn and not has_more
             yield from repeat(None, cost)
             if self._active.get(queue) is not taker:
                 return

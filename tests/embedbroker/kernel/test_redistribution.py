@@ -522,6 +522,20 @@ def test_queues_take_turns_at_the_bridge(stage: Stage) -> None:
     stage.kernel.check()
 
 
+def test_a_small_queue_gets_its_turn_beside_large_ones(stage: Stage) -> None:
+    for name, count in (("a", 1500), ("b", 1500), ("c", 1500), ("small", 200)):
+        stage.queue(name)
+        fill(stage, *[name] * count, address=name)
+        appear(stage, bind(stage, name, load_balancing=OFF_WITH))
+    rounds: list[bool] = []
+    while texts := moved(stage):
+        rounds.append("small" in texts)
+        stage.kernel.teardown.purge(sf(stage))
+        # Few move in a step: while the turn of one begins, those of others go on.
+        stage.run_all(2000)
+    assert True in rounds[:3]
+
+
 def test_a_few_removals_let_a_queue_go_on(stage: Stage) -> None:
     """They leave the kernel nothing else to do."""
     fill(stage, *map(str, range(2000)))
