@@ -259,7 +259,9 @@ class Redistribution:
         taker = self._active.get(queue)
         if taker is not None:
             # What had no target may have one now, and what waits for one target may have another.
-            if self._end_hold(taker):
+            only = self._only_elsewhere(queue)
+            goes_on = only is None or only.store_and_forward is not taker.held_by
+            if goes_on and self._end_hold(taker):
                 self.move_more(taker)
             taker.consumer.cursor = Bookmark()
             queue.consumer_ready(taker.consumer)
@@ -318,6 +320,11 @@ class Redistribution:
             return None
         return rotation.groups.get(definition.address if definition.routing_type == _ANYCAST else queue.name)
 
+    def _only_elsewhere(self, queue: Queue) -> RemoteBinding | None:
+        """Return the binding that takes all messages of a queue; None if each must be looked at."""
+        group = self.group_of(queue)
+        return group.only_elsewhere(queue, required_name(queue)) if group is not None else None
+
     # -- moving --------------------------------------------------------------------------------------------------
 
     def _begin(self, queue: Queue) -> None:
@@ -339,8 +346,7 @@ class Redistribution:
         # The dispatcher gives none meanwhile: a portion between would overtake what it has given.
         taker.consumer.credit.grant(0)
         for _ in range(_RUNS_MAX):
-            group = self.group_of(queue)
-            only = group.only_elsewhere(queue, required_name(queue)) if group is not None else None
+            only = self._only_elsewhere(queue)
             # In its turn a portion moves in any case: other queues may have taken the room meanwhile, each time.
             if only is not None and not taker.has_turn and not is_shallow(only.store_and_forward):
                 self._hold(taker, given, only.store_and_forward)

@@ -522,6 +522,21 @@ def test_queues_take_turns_at_the_bridge(stage: Stage) -> None:
     stage.kernel.check()
 
 
+def test_another_consumer_at_the_same_broker_leaves_a_queue_its_turn(stage: Stage) -> None:
+    bindings = [bind(stage, name, load_balancing=OFF_WITH) for name in ("a", "b", "c")]
+    for binding in bindings:
+        stage.queue(binding.address)
+        fill(stage, *[binding.address] * 1500, address=binding.address)
+        appear(stage, binding)
+    stage.kernel.teardown.purge(sf(stage))
+    stage.run_all()
+    assert {*moved(stage)} == {"a", "b"}
+    appear(stage, bindings[2])
+    stage.kernel.teardown.purge(sf(stage))
+    stage.run_all()
+    assert {*moved(stage)} == {"c"}
+
+
 def test_a_small_queue_gets_its_turn_beside_large_ones(stage: Stage) -> None:
     for name, count in (("a", 1500), ("b", 1500), ("c", 1500), ("small", 200)):
         stage.queue(name)
