@@ -156,6 +156,13 @@ def test_options_that_do_not_go_together_are_refused(options: str, said: str) ->
         ({">true</failover-on-shutdown": ">false</failover-on-shutdown"}, False, "stop", "failover-on-shutdown true"),
         ({"<backup>": "<backup><allow-failback>false</allow-failback>"}, True, "kill", "allow-failback is false"),
         ({"<persistence-enabled>true": "<persistence-enabled>false"}, False, "kill", "persistence-enabled is false"),
+        ({"</acceptor>": ";autoStart=false</acceptor>"}, True, "kill", "its first acceptor has autoStart=false"),
+        (
+            {"</acceptor>": "</acceptor><acceptor name='b'>tcp://127.0.0.1:7</acceptor>"},
+            False,
+            "partition",
+            "--fault partition needs a broker with one acceptor",
+        ),
         ({"<redelivery-delay>": "<expiry-delay>0</expiry-delay><redelivery-delay>"}, True, "kill", "messages expire"),
         (
             {"<redelivery-delay>": "<auto-create-queues>false</auto-create-queues><redelivery-delay>"},

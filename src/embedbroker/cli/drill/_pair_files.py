@@ -246,6 +246,10 @@ def _check(path: Path, config: BrokerConfig, faults: tuple[Fault, ...]) -> None:
         raise WrongInput(f"{path}: persistence-enabled is false, and a drill is about what is kept")
     if config.listens_at[0].port == 0:
         raise WrongInput(f"{path}: its acceptor has port 0, and clients have to find it again on the same one")
+    if not config.listens_at[0].auto_start:
+        raise WrongInput(f"{path}: its first acceptor has autoStart=false, and clients have to find it")
+    if Fault.PARTITION in faults and len(config.listens_at) > 1:
+        raise WrongInput(f"{path}: --fault partition needs a broker with one acceptor, because a relay takes its port")
     objection = objection_to(config)
     if objection is not None:
         raise WrongInput(f"{path}: {objection}")
