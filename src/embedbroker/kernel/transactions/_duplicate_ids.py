@@ -136,8 +136,8 @@ class DuplicateIds:
         self.used_bytes = 0
         # Caches with ids, the one with the latest id at the end.
         self._caches: OrderedDict[IdCache, None] = OrderedDict()
-        # Those among them with ids for addresses that did not exist when their messages came.
-        self._keepers: dict[IdCache, None] = {}
+        # Those among them with ids for addresses that did not exist when their messages came, and whose they are.
+        self._keepers: dict[IdCache, Address] = {}
         # Transactions that sent an id and neither brought it into force nor released it: mostly one, with its claim.
         self._claims: dict[tuple[int, bytes], IdClaimant | tuple[IdClaimant, ...]] = {}
         self._has_logged = False
@@ -206,7 +206,7 @@ class DuplicateIds:
         cache = address.duplicate_ids
         if cache is None:
             cache = address.duplicate_ids = IdCache(self)
-        self._keepers[cache] = None
+        self._keepers[cache] = address
 
     def _is_kept(self, name: str, duplicate_id: bytes) -> bool:
         """Return True if a message with this id was sent to an address when that did not exist.
@@ -409,6 +409,19 @@ class DuplicateIds:
 
     def forget_all(self, address: Address) -> None:
         """Forget the ids in force at an address, for good. Those of open transactions may still come into force."""
+        self._forget_at(address)
+        for cache, keeper in list(self._keepers.items()):
+            split = {value: split_id_with_address(value) for value in cache.numbers}
+            others = [value for value, parts in split.items() if parts is None or parts[0] != address.name]
+            if len(others) < len(split):
+                # A record is for all ids of the keeper: those of other addresses are recorded anew.
+                self._forget_at(keeper)
+                self._add_keeper(keeper)
+                for value in others:
+                    self.accept(self._identified(keeper, value), None)
+
+    def _forget_at(self, address: Address) -> None:
+        """Forget what one cache has."""
         # The record of a commit stands before that of the clear, also while the commit is still carried out.
         numbers = self._withdraw_committed(address) if self._claims else []
         cache = address.duplicate_ids

@@ -202,6 +202,22 @@ def test_a_repeated_message_passes_once_when_its_address_is_created_meanwhile(st
     stage.kernel.check()
 
 
+def test_ids_of_messages_that_passed_before_their_address_was_created_are_cleared_with_it(stage: Stage) -> None:
+    one, other = bind(stage), bind(stage, "more", remote_queue_id=9)
+    ids = {"orders": frozenset({one.announced_id}), "more": frozenset({other.announced_id})}
+    for name, queue_ids_ in ids.items():
+        send(stage, letter(name, name, durable=True, _AMQ_DUPL_ID="x"), queue_ids=queue_ids_)
+    stage.queue("orders")
+    stage.store.records.clear()
+    stage.kernel.duplicates.forget_all(stage.kernel.address_manager.addresses["orders"])
+    # That of the other address is recorded anew.
+    assert [kind for kind, *_ in stage.store.records] == ["clear ids", "id"]
+    for name, queue_ids_ in ids.items():
+        send(stage, letter("again", name, durable=True, _AMQ_DUPL_ID="x"), queue_ids=queue_ids_)
+    assert queue_ids(stage) == [("orders", [7]), ("more", [9]), ("again", [7])]
+    stage.kernel.check()
+
+
 def test_a_repeated_message_passes_once_when_the_last_queue_of_its_address_is_deleted_meanwhile(stage: Stage) -> None:
     binding = bind(stage)
     chosen, addresses = frozenset({binding.announced_id}), stage.kernel.address_manager.addresses
