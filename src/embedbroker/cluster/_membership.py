@@ -10,6 +10,10 @@ History of a member that was given up although it was running (`test_a_member_th
 2. It heals. A links to C again and announces itself with the event id of its start, which is older than the removal.
 3. C does not accept that, and answers with the removal itself, as a subscriber would have received it.
 4. A receives its own removal although it is running, and announces itself again with an id above that of the removal.
+
+In the same way an active broker answers news that another one is active with its node id: its pair was active before,
+with a clock that is ahead, and others take the announcement of this one for older. Two brokers that both are active
+answer each other, so that the number of such answers has a limit. Artemis only logs such news.
 """
 
 from __future__ import annotations
@@ -46,6 +50,9 @@ _LOGGED_MAX = 100
 # each other again, also when the configuration of neither names the other.
 _DEPARTED_SOUGHT_S = 600.0
 _DEPARTED_MAX = 100
+# How often an active broker announces itself above news that another one is active with its node id. Once for each
+# sender of such news would do.
+_ANSWERS_TO_RIVALS_MAX = 10
 
 
 class LinkObserver(Protocol):
@@ -118,6 +125,7 @@ class Membership:
         self._announces_backup = self._is_found = self._is_retiring = False
         self._group_name: str | None = None
         self._repeats: list[float] = []
+        self._answers_left = 0
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self.is_rearmed = True
@@ -207,6 +215,7 @@ class Membership:
         )
         interval = self.settings.notification_interval_ms / 1000
         attempts = range(1, self.settings.notification_attempts + 1)
+        self._answers_left = _ANSWERS_TO_RIVALS_MAX
         self._repeats = [self.now.monotonic + interval * attempt for attempt in attempts]
         self._review()
         for link in self.links:
@@ -496,6 +505,8 @@ class Membership:
             )
         else:
             verdict = self._on_member_up(announced_member(packet))
+            if verdict is NewsResult.RIVAL:
+                self._answer_rival(packet.current_event_id)
             self._on_direct(packet.node_id)
         if verdict is NewsResult.REMOVED:
             self._send_removal(inbound, packet.node_id)
@@ -532,6 +543,8 @@ class Membership:
                 verdict = self._on_member_up(member)
                 if last:
                     self._settle(link)
+                if verdict is NewsResult.RIVAL:
+                    self._answer_rival(member.event_id, link)
                 is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
                 if is_there and not link.is_met:
                     link.is_met = True
@@ -577,11 +590,7 @@ class Membership:
 
     def _on_member_down(self, link: ControlLink, node_id: str, event_id: int) -> None:
         if node_id == self.node_id and not self._is_found:
-            if self.role is Role.LIVE and not self._is_retiring:
-                if event_id >= self.topology.members[node_id].event_id:
-                    self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
-                # Also if the news are older: a broker that does not dial this one gets no repetitions.
-                self._announce(link)
+            self._contradict(event_id, link)
             return
         member = self.topology.members.get(node_id)
         if member is not None and member.live is not None and self.link_to(member.live) is not None:
@@ -590,6 +599,24 @@ class Membership:
                 self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
         elif self.topology.remove(node_id, event_id) and member is not None:
             self._seek(member)
+
+    def _answer_rival(self, event_id: int, link: ControlLink | None = None) -> None:
+        """Contradict news that another broker is active with this node id, unless that has been done too often."""
+        if event_id >= self.topology.members[self.node_id].event_id:
+            if not self._answers_left:
+                return
+            self._answers_left -= 1
+        self._contradict(event_id, link)
+
+    def _contradict(self, event_id: int, link: ControlLink | None) -> None:
+        """Announce this active broker above wrong news about its node id, to all and to the sender of the news."""
+        if self.role is not Role.LIVE or self._is_retiring:
+            return
+        if event_id >= self.topology.members[self.node_id].event_id:
+            self.topology.repeat(self.node_id, max(self.now.wall_ms, event_id + 1))
+        if link is not None:
+            # Also if the news are older: a broker that does not dial this one gets no repetitions.
+            self._announce(link)
 
     def _report(self, text: str) -> None:
         """Log a text for the operator once per broker start."""

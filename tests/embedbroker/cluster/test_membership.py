@@ -229,6 +229,26 @@ def test_a_second_broker_that_is_live_with_the_same_node_id_is_told_about_and_no
     assert said.endswith("its data directory is a copy of this one, or both took over; stop one of the two")
 
 
+def test_two_live_brokers_with_one_node_id_do_not_outbid_each_other_for_ever() -> None:
+    """This one answers newer news a few times. It stays a member for itself, and others choose one of the two."""
+    town = Town()
+    town.start("A")
+    town.run(SETTLED_S)
+    rival = town.visit("A")
+    rival.send(CREDENTIALS, 3)
+    for _ in range(30):
+        rival.send(
+            NodeAnnounce(
+                town.node_id("A"), None, False, town.member("A", "A").event_id + 60_000, connector("X"), None, None
+            ),
+            3,
+        )
+        town.run(0.1)
+    assert town.known("A") == {"A": None}
+    first, *answers = [packet.unique_event_id for packet in rival.packets(ClusterTopologyV4)]
+    assert [after - first for after in answers] == [60_001 * (n + 1) for n in range(10)]
+
+
 # -- time --------------------------------------------------------------------------------------------------------------
 
 

@@ -107,6 +107,28 @@ def test_event_ids_grow_with_every_change_although_the_clock_of_the_backup_is_be
     assert town.member("B", "B").event_id > before + 86_400_000
 
 
+def test_a_third_broker_that_missed_the_end_of_the_backup_finds_the_primary_although_its_clock_is_behind() -> None:
+    """The news of the backup has the higher event id. Its connection is only given up after a minute."""
+    town, primary, backup = pair()
+    backup.clock_offset_ms = 70_000
+    town.start("C", "AB")
+    town.run(SETTLED_S)
+    primary.crash()
+    town.run(SETTLED_S)
+    assert town.known("C") == {"C": None, "B": None}
+    for link in town.network.between("B", "C"):
+        link.fall_silent(backup, "the power is off")
+    backup.crash()
+    primary.start()
+    town.run(SETTLED_S)
+    assert role(primary) is Role.LIVE
+    assert town.known("A").keys() == town.known("C").keys() == {"A", "C"}
+    town.run(120.0)
+    assert town.known("A").keys() == town.known("C").keys() == {"A", "C"}
+    ahead = town.world.wall_ms_at(0.0) + backup.clock_offset_ms
+    assert town.member("C", "A").event_id == town.member("A", "A").event_id > ahead
+
+
 def test_a_third_broker_of_the_cluster_is_told_as_clients_are() -> None:
     town, primary, _backup = pair()
     town.start("C", "AB")
