@@ -25,6 +25,8 @@ __all__ = ["Change", "Listener", "Member", "MemberDown", "MemberUp", "NewsResult
 # More entries than any cluster has, so that a broken peer cannot fill the memory. As many removals are remembered.
 MEMBERS_MAX = 1_000
 REMOVALS_MAX = 1_000
+# An id has 8 bytes, with a sign. Nothing is newer than news of a broken peer with the highest one.
+_EVENT_ID_MAX = (1 << 63) - 1
 
 
 @frozen
@@ -166,7 +168,8 @@ class Topology:
     def _newer(self, node_id: str, now_ms: int) -> int:
         """Return an event id for now, above all that is known of a member."""
         known = self.members.get(node_id)
-        return max(now_ms, self._removals.get(node_id, -1) + 1, known.event_id + 1 if known is not None else 0)
+        newer = max(now_ms, self._removals.get(node_id, -1) + 1, known.event_id + 1 if known is not None else 0)
+        return min(newer, _EVENT_ID_MAX)
 
     # -- news of others ------------------------------------------------------------------------------------------
 

@@ -77,6 +77,15 @@ def test_repeating_tells_the_same_with_a_newer_id() -> None:
     assert changes == [MemberUp(evolve(OWN, event_id=1000)), MemberUp(evolve(OWN, event_id=1001))]
 
 
+def test_ids_stay_within_their_eight_bytes() -> None:
+    topology = live()
+    highest = (1 << 63) - 1
+    assert topology.repeat("own", highest + 1).event_id == topology.repeat("own", 1000).event_id == highest
+    topology.remove("other", highest)
+    assert topology.put_backup("other", B, "group", 200) is NewsResult.TAKEN
+    assert topology.members["other"].event_id == highest
+
+
 def test_a_backup_joins_its_live_broker_and_may_be_the_first_that_is_heard_of() -> None:
     topology = live()
     changes = told(topology)
