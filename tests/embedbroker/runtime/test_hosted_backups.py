@@ -32,7 +32,9 @@ class Place:
     """The host, which keeps the roles that it gets."""
 
     changes: list[BackupChanged] = field(factory=list)
-    node: object = SimpleNamespace(cluster=SimpleNamespace(connector=CONFIG.connectors["a"]))
+    node: object = SimpleNamespace(
+        clusters=[SimpleNamespace(settings=CONFIG.cluster_connections[0], connector=CONFIG.connectors["a"])]
+    )
 
     def backup_changed(self, change: BackupChanged) -> None:
         self.changes.append(change)
