@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
+from attrs import frozen
+
 from embedbroker.config import DEFAULT_CLUSTER_PASSWORD, BrokerConfig, ClusterConnection, Role, is_at_host
 from embedclient.engine import ConnectionDialer
 from embedclient.engine.core import Peer
@@ -60,6 +62,14 @@ class LinkObserver(Protocol):
 
     def on_link(self, link: ControlLink) -> None:
         """Observe a link over which this active broker has announced itself, or that is authorized."""
+
+
+@frozen(eq=False)
+class _RemovalBy:
+    """A removal that a link has brought."""
+
+    event_id: int
+    link: ControlLink
 
 
 class Membership:
@@ -106,8 +116,7 @@ class Membership:
         self._credentials = ClusterConnect(config.cluster_user, config.cluster_password)
         self._version = version
         self._dialer = dialer
-        self._log = log
-        self._inform = inform or log
+        self._log, self._inform = log, inform or log
         self.inbound_peers = InboundPeers(self.topology, self._credentials, version, self._on_announce, log)
         #: Handlers of the packets on the control channel of a link.
         self.handlers: dict[type[Record], Callable[[ControlLink, Record], None]] = {}
@@ -129,13 +138,14 @@ class Membership:
         # Computed only when it may have changed: every step of the node reads it.
         self._deadline: float | None = None
         self.is_rearmed = True
-        # Whether a link has ever waited.
         self._has_waited = False
         # The changes of the members that the last review has seen.
         self._reviewed = -1
         self._logged: dict[str, None] = {}
         # The event ids of news, by node id, for which their sender has got the removal already.
         self._returned: dict[str, int] = {}
+        # By node id: the removal that a link has brought, which counts while it is the latest one.
+        self._removals_by_links: dict[str, _RemovalBy] = {}
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD and settings is config.cluster_connection:
             self._report("the cluster password is the default, which is public: set cluster_user and cluster_password")
 
@@ -419,7 +429,7 @@ class Membership:
             link.subscribe()
 
     def _is_waited_at(self, member: Member) -> bool:
-        # Of few brokers a link has ever waited, and each packet about a member comes here.
+        # Of few brokers any link has ever waited, and each packet about a member comes here.
         if not self._has_waited:
             return False
         return any(member.live is not None and link.connector.leads_where(member.live) for link in self.waiting)
@@ -550,7 +560,7 @@ class Membership:
                     link.is_met = True
                     self._on_direct(member.node_id)
                 if verdict is NewsResult.REMOVED and is_of_others:
-                    if is_there:
+                    if is_there or self._is_corrected(link, member.node_id):
                         # It is there and announces itself. A backup, to which no broker connects, has no other way to
                         # find out.
                         self.topology.revive(member)
@@ -597,8 +607,27 @@ class Membership:
             # The link to it works at this moment, so the news is wrong.
             if event_id >= member.event_id:
                 self.topology.repeat(node_id, max(self.now.wall_ms, event_id + 1))
-        elif self.topology.remove(node_id, event_id) and member is not None:
+            return
+        if self.topology.remove(node_id, event_id) and member is not None:
             self._seek(member)
+        if self.topology.removal_of(node_id) == event_id:
+            if len(self._removals_by_links) >= REMOVALS_MAX:
+                self._removals_by_links.clear()
+            self._removals_by_links[node_id] = _RemovalBy(event_id, link)
+
+    def _is_corrected(self, link: ControlLink, node_id: str) -> bool:
+        """Return True if the removal of a member came over an earlier connection with the broker of this link.
+
+        That broker has started anew since, and its members have again the one that it removed. It has forgotten the
+        removal, and where it does not connect to this broker, it cannot get it back.
+        """
+        removal = self._removals_by_links.get(node_id)
+        return (
+            removal is not None
+            and removal.link is not link
+            and removal.link.connector.leads_where(link.connector)
+            and removal.event_id == self.topology.removal_of(node_id)
+        )
 
     def _answer_rival(self, event_id: int, link: ControlLink | None = None) -> None:
         """Contradict news that another broker is active with this node id, unless that has been done too often."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.cluster._topology import NewsResult
 from embedclient.wire.core import (
     ClusterTopologyV2,
     ClusterTopologyV4,
@@ -181,6 +182,31 @@ def test_a_member_that_was_given_up_comes_back_by_itself() -> None:
     town.run(2 * SETTLED_S)
     assert town.known("A") == {"A": None, "C": None}
     assert town.known("C") == {"C": None, "A": None}
+
+
+def test_a_removal_is_void_when_the_broker_it_came_from_starts_anew_and_has_the_member() -> None:
+    town = Town()
+    for name, static in [("A", "B"), ("B", "C"), ("C", "")]:
+        town.start(name, static, allow_direct_connections_only=True, retry_interval_ms=500)
+    town.run(SETTLED_S)
+    for link in town.network.between("B", "C"):
+        link.cut("cable pulled")
+    town.run(0.1)
+    assert set(town.known("A")) == {"A", "B"}
+    # B forgets that it has removed C, whose last announcement is older than that.
+    town.hosts["B"].crash()
+    town.start("B")
+    town.run(SETTLED_S)
+    assert set(town.known("B")) == set(town.known("A")) == {"A", "B", "C"}
+    assert town.member("A", "C").event_id > town.member("B", "C").event_id
+    # Older news of C do not count after the next removal.
+    older = town.member("A", "C")
+    town.hosts["C"].crash()
+    town.run(SETTLED_S)
+    town.membership("B").topology.repeat(town.node_id("B"), town.world.instant.wall_ms)
+    town.run(1.0)
+    assert set(town.known("B")) == set(town.known("A")) == {"A", "B"}
+    assert town.membership("A").topology.update(older) is NewsResult.REMOVED
 
 
 def test_hearsay_does_not_remove_a_member_that_a_broker_talks_to() -> None:
