@@ -260,6 +260,6 @@ class Housekeeping:
             and self._clock.now_ms - address.idle_since_ms >= (delay or 0)
         )
         if idle and address.swept and address.routed_count == address.swept_count:
-            self._address_manager.remove_address(address)
+            self._teardown.discard_address(address)
         address.swept = idle
         address.swept_count = address.routed_count

@@ -165,7 +165,7 @@ class Kernel:
         self.observers.decision.address_settings_changed.append(self.redistribution.on_settings)
         self.teardown = Teardown(
             self.address_manager, self.cursors, self.settlement, self.removal, self.observers, self.ids, self.deferred,
-            self.schedule, self.redistribution,
+            self.schedule, self.redistribution, self.duplicates,
         )  # fmt: skip
 
     def _compose_housekeeping(self) -> None:

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from ._deferred import AT_ONCE_MAX, DeferredWork
+from ._definitions import QueueDefinition
 from ._ids import Ids
 from ._observer import Leaving, Observers
 from ._redistribution import Redistribution
 from ._schedule import Schedule
+from .addressing._address import Address
 from .addressing._addresses import AddressManager
 from .cursors._cursors import Cursors
 from .queueing._backlog import Reference
@@ -23,6 +25,7 @@ from .queueing._scheduled import ScheduledReferences
 from .settling._outcome import Outcome
 from .settling._removal import Removal
 from .settling._settlement import Settlement
+from .transactions._duplicate_ids import DuplicateIds
 
 __all__ = ["Teardown"]
 
@@ -34,6 +37,7 @@ class Teardown:
         "_address_manager",
         "_cursors",
         "_deferred",
+        "_duplicates",
         "_ids",
         "_observers",
         "_redistribution",
@@ -53,6 +57,7 @@ class Teardown:
         deferred: DeferredWork,
         schedule: Schedule,
         redistribution: Redistribution,
+        duplicates: DuplicateIds,
     ) -> None:
         self._address_manager = address_manager
         self._cursors = cursors
@@ -63,6 +68,7 @@ class Teardown:
         self._deferred = deferred
         self._schedule = schedule
         self._redistribution = redistribution
+        self._duplicates = duplicates
 
     def delete_queue(self, queue: Queue, *, keep_address: bool = False) -> None:
         """Delete a queue with what it holds, and close the consumers that are left.
@@ -81,8 +87,39 @@ class Teardown:
         self._cursors.forget(queue)
         self._address_manager.drop_queue(queue)
         if not keep_address:
-            self._address_manager.drop_idle_address(queue.definition)
+            self._drop_idle_address(queue.definition)
         self.purge(queue)
+
+    def _drop_idle_address(self, queue: QueueDefinition) -> None:
+        """Remove the address of a deleted queue if that was its last one, and if it was created with it."""
+        manager = self._address_manager
+        address = manager.addresses.get(queue.address)
+        if address is None or manager.is_in_use(address) or not address.definition.auto_created:
+            return
+        if queue.temporary or manager.settings.of(address.name).auto_delete_addresses_delay_ms == 0:
+            self.discard_address(address)
+
+    def discard_address(self, address: Address) -> None:
+        """Remove an address that is not used, once others have the duplicate ids that it keeps for them.
+
+        Messages that have passed to a broker may be sent again when that broker has left.
+        """
+        manager = self._address_manager
+
+        def remove() -> None:
+            if manager.addresses.get(address.name) is address and not manager.is_in_use(address):
+                manager.remove_address(address)
+
+        if not self._duplicates.hand_over(address, self._heir, remove):
+            manager.remove_address(address)
+
+    def _heir(self, name: str) -> Address | None:
+        """Return an address here, or that of the queue in which messages wait for a broker that has the address."""
+        addresses, remote = self._address_manager.addresses, self._address_manager.remote_bindings_of(name)
+        address = addresses.get(name)
+        if address is None and remote:
+            address = addresses.get(remote[0].store_and_forward.definition.address)
+        return address
 
     def purge(self, queue: Queue) -> None:
         """Take out everything that waits now or is scheduled; messages that arrive meanwhile stay."""

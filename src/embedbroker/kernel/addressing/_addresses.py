@@ -185,14 +185,6 @@ class AddressManager:
         self.store.remove_address(address.definition.id)
         self.observers.call(self.observers.commit.address_removed, address)
 
-    def drop_idle_address(self, queue: QueueDefinition) -> None:
-        """Forget the address of a deleted queue if that was its last one, and if it was created with it."""
-        address = self.addresses.get(queue.address)
-        if address is None or self.is_in_use(address) or not address.definition.auto_created:
-            return
-        if queue.temporary or self.settings.of(address.name).auto_delete_addresses_delay_ms == 0:
-            self.remove_address(address)
-
     def is_bound(self, address: Address) -> bool:
         """Return True if queues or diverts are bound to exactly this address."""
         return address.has_queues or bool(self.resolution.diverts_at(address.name))

@@ -460,6 +460,41 @@ class DuplicateIds:
         if len(left) > _FREED_AT_ONCE:
             self._deferred.add(_freed(left))
 
+    def hand_over(self, address: Address, heir_of: Callable[[str], Address | None], then: Callable[[], None]) -> bool:
+        """Hand ids that an address keeps for others over to the heirs of these, and call ``then``.
+
+        It takes several steps. An id without an heir goes to any other keeper. Return False, without effect, if the
+        address keeps none.
+        """
+        cache = address.duplicate_ids
+        if not cache or cache not in self._keepers:
+            return False
+        values = list(cache.numbers)
+
+        def handed_over() -> Iterator[None]:
+            for value in values:
+                if value in cache:
+                    self._hand_over(address, value, heir_of)
+                yield
+            then()
+            yield
+
+        self._deferred.add(handed_over())
+        return True
+
+    def _hand_over(self, keeper: Address, value: bytes, heir_of: Callable[[str], Address | None]) -> None:
+        parts = split_id_with_address(value)
+        if parts is None:
+            return
+        heir = heir_of(parts[0])
+        if heir is None or heir is keeper:
+            heir = next((each for each in self._keepers.values() if each is not keeper), None)
+        if heir is not None and heir.name == parts[0]:
+            self.adopt(heir, parts[1])
+        elif heir is not None:
+            self._add_keeper(heir)
+            self.adopt(heir, value)
+
     def _size_at(self, address: Address) -> int:
         size = self._settings.of(address.name).id_cache_size
         return self._size if size is None else size

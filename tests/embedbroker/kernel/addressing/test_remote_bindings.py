@@ -218,6 +218,30 @@ def test_ids_of_messages_that_passed_before_their_address_was_created_are_cleare
     stage.kernel.check()
 
 
+@pytest.mark.parametrize("place", ["here", "behind another broker", "unknown"])
+def test_a_repeated_message_passes_once_when_the_broker_behind_has_left_meanwhile(stage: Stage, place: str) -> None:
+    manager, gone = stage.kernel.address_manager, bind(stage)
+    send(stage, letter("m", durable=True, _AMQ_DUPL_ID="x"), queue_ids=frozenset({gone.announced_id}))
+    bind(stage, "more", C)
+    send(stage, letter("n", "more", durable=True, _AMQ_DUPL_ID="x"))
+    manager.remove_remote_binding(gone)
+    if place == "here":
+        stage.queue("orders")
+    chosen = bind(stage, node=C, remote_queue_id=9) if place == "behind another broker" else None
+    stage.store.records.clear()
+    stage.kernel.teardown.delete_queue(manager.queues[sf_name(B)])
+    stage.run_all()
+    # First the id is somewhere else, and then the address goes.
+    assert [kind for kind, *_ in stage.store.records if kind in ("id", "no address")] == ["id", "no address"]
+    if place == "unknown":
+        chosen = bind(stage, node=C, remote_queue_id=9)
+    for text, duplicate_id in (("again", "x"), ("o", "y")):
+        message = letter(text, durable=True, _AMQ_DUPL_ID=duplicate_id)
+        send(stage, message, queue_ids=frozenset({chosen.announced_id}) if chosen is not None else None)
+    assert stage.waiting("orders") == ["o"] if place == "here" else queue_ids(stage, C) == [("n", [7]), ("o", [9])]
+    stage.kernel.check()
+
+
 def test_a_repeated_message_passes_once_when_the_last_queue_of_its_address_is_deleted_meanwhile(stage: Stage) -> None:
     binding = bind(stage)
     chosen, addresses = frozenset({binding.announced_id}), stage.kernel.address_manager.addresses
