@@ -68,6 +68,7 @@ class BridgeLink(AgentLink):
             password=self._target.password,
             pre_acknowledge=True,
             client_id=self._config.client_id,
+            early=True,
         )
         call.when_done(lambda: self._on_session(call))
         self.flush(now)

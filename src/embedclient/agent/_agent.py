@@ -41,6 +41,8 @@ from .session._session import Session
 T = TypeVar("T")
 
 VERSION_WITH_CLIENT_ID = 131
+# A request that was lost with its connection may leave again on the next one.
+_RETURNING = (AgentState.CONNECTING, AgentState.RECONNECTING)
 
 
 class Agent:
@@ -252,6 +254,7 @@ class Agent:
         pre_acknowledge: bool | None = None,
         ack_batch_size: int | None = None,
         client_id: str | None = None,
+        early: bool = False,
     ) -> Call[Session]:
         """Open a session with explicit flags. Connect first if necessary.
 
@@ -261,6 +264,8 @@ class Agent:
             auto_commit_acks: acknowledgements take effect without a commit.
             pre_acknowledge: the broker acknowledges before it sends; None for the value of the settings.
             ack_batch_size: bytes of messages for one acknowledgement, at least 0; None for the value of the settings.
+            early: request it together with the first packets of a first connection, before the topology is known. A
+                session with a client id waits, because its request depends on the version of the broker.
         """
         settings = self.settings
         flags = SessionFlags(
@@ -270,7 +275,8 @@ class Agent:
             ack_batch_size=settings.ack_batch_size if ack_batch_size is None else ack_batch_size,
             xa=xa,
         )
-        return run_sequence(self._create_session_steps(flags, username, password, client_id), self._due)
+        early = early and client_id is None
+        return run_sequence(self._create_session_steps(flags, username, password, client_id, early=early), self._due)
 
     def create_session_for(
         self,
@@ -287,12 +293,18 @@ class Agent:
         return run_sequence(self._create_session_steps(flags, username, password, client_id), self._due)
 
     def _create_session_steps(
-        self, flags: SessionFlags, username: str | None, password: str | None, client_id: str | None
+        self,
+        flags: SessionFlags,
+        username: str | None,
+        password: str | None,
+        client_id: str | None,
+        *,
+        early: bool = False,
     ) -> Steps[Session]:
         channel_id = self._next_channel_id
         self._next_channel_id += 1
         while True:
-            yield from self._connected_steps()
+            yield from self._connected_steps(early=early)
             # A new name for each try: a broker whose answer was lost may have the session of the last one.
             name = self._new_name()
             connection = self._reconnection.connection
@@ -302,9 +314,12 @@ class Agent:
             newer = min(connection.server_version, offered) >= VERSION_WITH_CLIENT_ID
             request = connection.request(with_client_id(packet, client_id) if newer else packet, CreateSessionResponse)
             error = yield from settled(request)
-            if error is None:
+            if error is not None:
+                self._consider_retry(error, offered)
+                continue
+            yield from self._connected_steps()
+            if connection is self._reconnection.connection:
                 break
-            self._consider_retry(error, offered)
         answer = request.result
         assert isinstance(answer, CreateSessionResponse)
         connection.state.learn_version(min(answer.server_version, offered))
@@ -316,14 +331,21 @@ class Agent:
         if code == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS and offered > VERSION_MIN:
             # Other requests may have been refused before, for the same version.
             self._offered_version = min(self._offered_version, offered - 1)
-        elif code != ErrorCode.UNBLOCKED or self.state is not AgentState.RECONNECTING:
+        elif code != ErrorCode.UNBLOCKED or self.state not in _RETURNING:
             raise error
 
-    def _connected_steps(self) -> Steps[None]:
-        """Wait until the agent is connected. Raise the reason if it cannot be, or after the failover time-out."""
+    def _connected_steps(self, *, early: bool = False) -> Steps[None]:
+        """Wait until the agent is connected. Raise the reason if it cannot be, or after the failover time-out.
+
+        With `early` it is enough that a first connection takes requests.
+        """
         while self.state is not AgentState.CONNECTED:
             if self.state is not AgentState.RECONNECTING:
-                yield from wait(self.connect())
+                connecting = self.connect()
+                if early and not connecting.done:
+                    yield from self._reconnection.until_opened()
+                    return
+                yield from wait(connecting)
                 continue
             waiting = run_sequence(self._reconnection.until_ready(), self._due)
             milliseconds = self.settings.call_failover_timeout_ms

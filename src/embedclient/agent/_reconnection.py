@@ -91,6 +91,8 @@ class Reconnection:
         self.closed_error: JMSException = ConnectionClosedException("the session factory is closed")
         # Done when the agent is connected again; failed when it never will be.
         self.ready: Call[None] | None = None
+        # Done when the first connection takes requests, before its topology is known; failed when there will be none.
+        self.opened: Call[None] | None = None
         self._settings = settings
         self._connectors = list(connectors)
         self._policy = policy
@@ -120,7 +122,7 @@ class Reconnection:
             self._enter(AgentState.CONNECTING)
             cause = exception_for(ErrorCode.NOT_CONNECTED, "no broker could be reached")
             self._attempts = Attempts(self._first_attempts(attempts, balanced), cause)
-            self.ready = Call(self._due)
+            self.ready, self.opened = Call(self._due), Call(self._due)
             self._try_next()
         # Every caller gets a separate call, because each may follow or ignore it.
         return run_sequence(self.until_ready(), self._due)
@@ -149,6 +151,12 @@ class Reconnection:
         ready = self.ready
         assert ready is not None
         yield from wait(ready)
+
+    def until_opened(self) -> Steps[None]:
+        """Wait until the first connection takes requests. Raise the reason if there will be none."""
+        opened = self.opened
+        if opened is not None:
+            yield from wait(opened)
 
     def _enter(self, state: AgentState) -> None:
         assert self.state is not AgentState.CLOSED
@@ -188,6 +196,8 @@ class Reconnection:
         else:
             connection.open(None, now)
             connection.await_topology()
+            if self.opened is not None:
+                self.opened.succeed(None)
 
     def on_topology(self, connection: Connection, packet: Packet) -> None:
         if not isinstance(packet, TOPOLOGY_PACKETS):
@@ -211,7 +221,7 @@ class Reconnection:
         self.pair.on_connected(connection.configuration)
         self.pair.on_news(self._announced)
         self._identify(connection)
-        ready, self.ready = self.ready, None
+        ready, self.ready, self.opened = self.ready, None, None
         if ready is not None:
             ready.succeed(None)
 
@@ -245,6 +255,9 @@ class Reconnection:
         self._server_version = connection.server_version or self._server_version
         self.connection = None
         attempts = self._attempts
+        if self.opened is not None and self.opened.done:
+            # Requests that fail with the connection wait for the next one.
+            self.opened = Call(self._due)
         if connected:
             self._enter(AgentState.RECONNECTING)
             self.ready = Call(self._due)
@@ -337,6 +350,7 @@ class Reconnection:
         error = attempts.cause
         self._attempts = None
         ready, self.ready = self.ready, None
+        opened, self.opened = self.opened, None
         reconnecting = self.state is AgentState.RECONNECTING
         # A factory without connection starts afresh with its next session.
         self._enter(AgentState.IDLE)
@@ -345,8 +359,9 @@ class Reconnection:
             if self._settings.reconnects:
                 self._notify(FailoverFailed(error))
             self._notify(ConnectionFailed(error, False, attempts.scale_down_target))
-        if ready is not None:
-            ready.fail(error)
+        for waiting in (opened, ready):
+            if waiting is not None:
+                waiting.fail(error)
 
     def _end_sessions(self, error: JMSException, cause: JMSException) -> None:
         sessions, self.sessions = self.sessions, []
@@ -370,8 +385,10 @@ class Reconnection:
             self._emit(CloseConnection(connection.number, reason))
         self._end_sessions(error, error)
         ready, self.ready = self.ready, None
-        if ready is not None:
-            ready.fail(error)
+        opened, self.opened = self.opened, None
+        for waiting in (opened, ready):
+            if waiting is not None:
+                waiting.fail(error)
 
 
 def _is_ok(packet: Packet) -> bool:
