@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ._broker import ManagedBroker
     from ._clock import BrokerClock
     from ._cluster import BrokerCluster
+    from ._collector import CollectedSeldom
     from ._disk import DiskSwitch
     from ._faults import FaultPlan
     from ._left_tasks import LeftTasks
@@ -72,6 +73,7 @@ _BENCH = pytest.StashKey["Bench"]()
 _THREAD = pytest.StashKey["BenchThread"]()
 _ASYNC_FIXTURES = pytest.StashKey["AsyncFixtures"]()
 _LEFT_TASKS = pytest.StashKey["LeftTasks"]()
+_COLLECTED_SELDOM = pytest.StashKey["CollectedSeldom"]()
 #: The fixtures of async tests: the tests that use one of them are this plugin's.
 _OWN = frozenset({"embedded_broker", "broker_factory", "broker_pair", "broker_cluster", "fault_plan", "broker_clock"})
 
@@ -175,6 +177,11 @@ def bench_of(request: pytest.FixtureRequest, otherwise: Surface | None = None) -
         else:
             bench = _make_bench(request, otherwise or Surface.VIRTUAL)
         item.stash[_BENCH] = bench
+        if bench.surface is Surface.VIRTUAL and _COLLECTED_SELDOM not in item.stash:
+            from ._collector import CollectedSeldom
+
+            seldom = item.stash[_COLLECTED_SELDOM] = CollectedSeldom()
+            seldom.__enter__()
         claim(item, bench, runner, _async_fixtures_of(item), _left_tasks_of(item))
     found: Bench = item.stash[_BENCH]
     return found
@@ -425,6 +432,21 @@ def broker_clock_blocking(_bench_thread: BenchThread) -> BlockingClock:
 
 
 # -- running -------------------------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let the garbage collector run as before once pytest has let go of the brokers of a test.
+
+    A collection before that would find them alive, and a later one would look at all of them again.
+    """
+    try:
+        return (yield)
+    finally:
+        seldom = item.stash.get(_COLLECTED_SELDOM, None)
+        if seldom is not None:
+            del item.stash[_COLLECTED_SELDOM]
+            seldom.__exit__()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

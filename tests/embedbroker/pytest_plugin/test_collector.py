@@ -12,6 +12,8 @@ from embedbroker.pytest_plugin._bench import Bench, Surface
 from embedbroker.pytest_plugin._collector import CollectedSeldom
 from embedbroker.pytest_plugin._run import run_test
 
+from tests.embedbroker.pytest_plugin.conftest import Inner
+
 BEFORE = (700, 10, 10)
 
 
@@ -38,6 +40,27 @@ def test_a_test_in_virtual_time_runs_with_another_threshold_and_leaves_that_of_b
         assert fails
     assert found[0][0] > 10 * BEFORE[0] and found[0][1:] == BEFORE[1:]
     assert gc.get_threshold() == BEFORE
+
+
+def test_the_brokers_of_a_test_are_freed_by_the_first_collection_after_it(inner: Inner) -> None:
+    """The threshold of before returns when pytest has let go of the test, so that no collection finds it alive."""
+    inner(
+        """
+        import gc
+        from weakref import ref
+
+        brokers = []
+
+        @pytest.mark.parametrize("number", range(2))
+        async def test_first(embedded_broker, number):
+            brokers.append(ref(embedded_broker))
+
+        def test_second():
+            assert gc.get_threshold()[0] == 700
+            gc.collect(0)
+            assert [each() for each in brokers] == [None, None]
+        """
+    ).assert_outcomes(passed=3)
 
 
 def test_overlapping_runs_return_the_threshold_with_the_last_one() -> None:
