@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import SystemRandom
 from types import MappingProxyType
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from ._broker import ManagedBroker
     from ._clock import BrokerClock
     from ._cluster import BrokerCluster
-    from ._collector import CollectedSeldom
     from ._disk import DiskSwitch
     from ._faults import FaultPlan
     from ._left_tasks import LeftTasks
@@ -73,7 +72,8 @@ _BENCH = pytest.StashKey["Bench"]()
 _THREAD = pytest.StashKey["BenchThread"]()
 _ASYNC_FIXTURES = pytest.StashKey["AsyncFixtures"]()
 _LEFT_TASKS = pytest.StashKey["LeftTasks"]()
-_COLLECTED_SELDOM = pytest.StashKey["CollectedSeldom"]()
+# What is left when pytest has let go of a test.
+_AROUND = pytest.StashKey[ExitStack]()
 #: The fixtures of async tests: the tests that use one of them are this plugin's.
 _OWN = frozenset({"embedded_broker", "broker_factory", "broker_pair", "broker_cluster", "fault_plan", "broker_clock"})
 
@@ -177,11 +177,11 @@ def bench_of(request: pytest.FixtureRequest, otherwise: Surface | None = None) -
         else:
             bench = _make_bench(request, otherwise or Surface.VIRTUAL)
         item.stash[_BENCH] = bench
-        if bench.surface is Surface.VIRTUAL and _COLLECTED_SELDOM not in item.stash:
+        if bench.surface is Surface.VIRTUAL and _AROUND not in item.stash:
             from ._collector import CollectedSeldom
 
-            seldom = item.stash[_COLLECTED_SELDOM] = CollectedSeldom()
-            seldom.__enter__()
+            item.stash[_AROUND] = around = ExitStack()
+            around.enter_context(CollectedSeldom())
         claim(item, bench, runner, _async_fixtures_of(item), _left_tasks_of(item))
     found: Bench = item.stash[_BENCH]
     return found
@@ -443,10 +443,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         return (yield)
     finally:
-        seldom = item.stash.get(_COLLECTED_SELDOM, None)
-        if seldom is not None:
-            del item.stash[_COLLECTED_SELDOM]
-            seldom.__exit__()
+        around = item.stash.get(_AROUND, None)
+        if around is not None:
+            del item.stash[_AROUND]
+            around.close()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -11,7 +11,6 @@ import pytest
 from embedbroker.pytest_plugin._bench import Bench, Surface
 from embedbroker.pytest_plugin._collector import CollectedSeldom
 from embedbroker.pytest_plugin._run import run_test
-
 from tests.embedbroker.pytest_plugin.conftest import Inner
 
 BEFORE = (700, 10, 10)
