@@ -13,7 +13,7 @@ from attrs import Factory, define
 from .._disk import DiskFault, FaultKind
 from .._lane import StepLane
 from .._steps import Corruption, Steps
-from ._compaction import Compaction
+from ._compaction import Compaction, without_survivors
 from ._live_index import LiveIndex
 from ._record_codec import encode_dropped
 from ._segment_pool import SegmentPool
@@ -27,10 +27,44 @@ _CALLS_PER_LOOK = 16
 # A segment that lost this share of its messages since the last look, and this number of them, is emptying.
 _EMPTYING_SHARE = 64
 _EMPTYING_MIN = 64
+# The journal is draining while it loses this share of its messages, and this number, within so many looks.
+_DRAINING_SHARE = 256
+_DRAINING_MIN = 64
+_DRAINING_LOOKS = 4
+# Meanwhile a compaction is worth its while if it reads at most this share of the segments that it merges.
+_READ_WHILE_DRAINING = 1 / 4
 # A segment with less than this share of the usual size in it is merged with its neighbours.
 _SMALL_SHARE = 8
 # A duplicate id takes about an eighth of the room of a message: this share of it does not count.
 _ID_DISCOUNT = 7 / 8
+
+
+@define(eq=False)
+class _Drain:
+    """Whether messages leave the journal so fast that most segments will soon be free without a copy.
+
+    A backlog that moves to another queue does that: what its segments need ends last. The journal may take about twice
+    the room meanwhile, not more.
+    """
+
+    _peak: int = 0
+    # The number of live messages at the last progress, and for how many looks that counts.
+    _mark: int = 0
+    _looks_left: int = 0
+    # How many segments there were when it began.
+    _segments: int = 0
+
+    def look(self, living: int, segments: int) -> bool:
+        """Return True while the journal is draining. Must be called with each look."""
+        if self._mark - living >= max(self._peak // _DRAINING_SHARE, _DRAINING_MIN):
+            if not self._looks_left:
+                self._segments = segments
+            self._mark, self._looks_left = living, _DRAINING_LOOKS
+        elif self._looks_left:
+            self._looks_left -= 1
+        else:
+            self._peak = self._mark = living
+        return self._looks_left > 0 and segments <= 2 * self._segments + _DRAINING_LOOKS
 
 
 @define(eq=False)
@@ -57,6 +91,7 @@ class Background:
     _failed_in: Segment | None = None
     # How much was alive in each segment at the last look.
     _living: dict[Segment, int] = Factory(dict)
+    _drain: _Drain = Factory(_Drain)
     # The disk was full while this was the current segment.
     _no_room_in: Segment | None = None
 
@@ -89,12 +124,13 @@ class Background:
         self._calls += 1
         if self.stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
             return
+        is_draining = self._drain.look(len(self.live_index.index), len(self.segments)) and not at_leisure
         dead = self._dead_segments()
         if dead:
             self.lane.begin(self._drop(dead))
         elif self._failed_in is not current:
             emptying = set() if at_leisure else self._emptying()
-            run = self._worst_run()
+            run = self._worst_run(is_draining=is_draining)
             if run and emptying.isdisjoint(run):
                 self.lane.begin(self._compact(run, wall_ms))
 
@@ -136,7 +172,7 @@ class Background:
             if before.get(segment, living) - living > max(segment.added // _EMPTYING_SHARE, _EMPTYING_MIN)
         }
 
-    def _worst_run(self) -> list[Segment]:
+    def _worst_run(self, *, is_draining: bool) -> list[Segment]:
         """Return the run of neighbours that frees most when it is rewritten; empty while that is not worth it."""
         runs: list[list[Segment]] = [[]]
         for segment in self.segments[:-1]:
@@ -148,7 +184,9 @@ class Background:
                 runs[-1].append(segment)
         if sum(map(len, runs)) < self.settings.compaction_segments_min:
             return []
-        worst = max(runs, key=self._gain_bytes)
+        if is_draining:
+            runs = [run for run in runs if len(run) - len(without_survivors(run)) <= _READ_WHILE_DRAINING * len(run)]
+        worst = max(runs, key=self._gain_bytes, default=[])
         many_small = len(worst) >= self.settings.compaction_run_max // 2
         return worst if self._gain_bytes(worst) >= self.settings.segment_size_bytes // 2 or many_small else []
 

@@ -28,7 +28,7 @@ from ._record_codec import ACKNOWLEDGE, ADD_MESSAGE, PREFIX, UPDATE_DELIVERY_COU
 from ._segments import COMPACTING, FIRST_BATCH_OFFSET, Segment, SegmentFlags, SegmentHeader, encode_header, segment_name
 from ._settings import JournalSettings
 
-__all__ = ["Compaction"]
+__all__ = ["Compaction", "without_survivors"]
 
 _ADD, _ACKNOWLEDGE = int(RecordKind.ADD_MESSAGE), int(RecordKind.ACKNOWLEDGE)
 _END_OF_TRANSACTION = (RecordKind.COMMIT, RecordKind.ROLLBACK)
@@ -99,7 +99,7 @@ class Compaction:
         for segment in self.run:
             self._before[segment] = len(segment.dead), segment.narrowed
             self._rolled_back |= {number for kind, number in segment.ended if kind == RecordKind.ROLLBACK}
-        over = self._over()
+        over = without_survivors(self.run)
         for segment in self.run:
             if segment not in over:
                 yield from self._copy_segment(segment)
@@ -161,19 +161,6 @@ class Compaction:
         return not any(
             self.seen.get(message_id) for each in open_transactions for message_id, _ in each.acknowledgements
         )
-
-    def _over(self) -> set[Segment]:
-        """Return segments of the run that need not be read, because no record of theirs survives.
-
-        Nothing in them lives, and what they ended is of segments that are gone or of which no message survives either.
-        A flow of transactions makes a chain of these behind an early segment with definitions.
-        """
-        without_messages: dict[Segment, None] = {}
-        for segment in self.run:
-            if not segment.living and all(need.gone or need in without_messages for need in segment.needs):
-                without_messages[segment] = None
-        # Messages of a queue that was removed leave the index when their records are read.
-        return {segment for segment in without_messages if not segment.pins and not segment.orphaned}
 
     # -- copying -----------------------------------------------------------------------------------------------------
 
@@ -427,3 +414,17 @@ class Compaction:
         if kind == RecordKind.CLEAR_DUPLICATE_IDS:
             return number in self.identified
         return key in self.definitions
+
+
+def without_survivors(run: list[Segment]) -> set[Segment]:
+    """Return segments of a run that need not be read, because no record of theirs survives a compaction.
+
+    Nothing in them lives, and what they ended is of segments that are gone or of which no message survives either.
+    A flow of transactions makes a chain of these behind an early segment with definitions.
+    """
+    without_messages: dict[Segment, None] = {}
+    for segment in run:
+        if not segment.living and all(need.gone or need in without_messages for need in segment.needs):
+            without_messages[segment] = None
+    # Messages of a queue that was removed leave the index when their records are read.
+    return {segment for segment in without_messages if not segment.pins and not segment.orphaned}

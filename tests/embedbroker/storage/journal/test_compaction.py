@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
 import pytest
+from attrs import evolve
 from attrs.exceptions import FrozenInstanceError
 
 from embedbroker.kernel import DuplicateId, QueueDefinition
@@ -242,6 +244,37 @@ def test_compaction_reads_no_segment_of_which_nothing_survives() -> None:
     assert read == {first}
     assert len(traffic.journal.statistics().segments) <= 3
     assert traffic.recovered() == [last, stays]
+
+
+def test_compaction_does_not_read_a_backlog_that_moves_to_another_queue() -> None:
+    """Records of the moves need the newest segment of the backlog, from which the last messages move."""
+    settings = evolve(SMALL, segment_size_bytes=64 * 1024, batch_bytes_max=8192)
+    traffic = Traffic(settings=settings)
+    backlog, moved, sizes = deque[int](), deque[int](), list[int]()
+    for _ in range(40):
+        transaction_id = traffic.take_id()
+        for _ in range(50):
+            message = traffic.message()
+            traffic.recorded.call("add_message", message, transaction_id, [(2, 0)])
+            backlog.append(message.message_id)
+        traffic.recorded.call("commit", transaction_id, [(2, traffic.take_id())])
+        traffic.recorded.settle()
+    full = traffic.size_bytes()
+    while backlog:
+        for _ in range(min(16, len(backlog))):
+            message = traffic.message()
+            traffic.recorded.call("move_message", message, 1, backlog.popleft(), 2)
+            moved.append(message.message_id)
+        traffic.recorded.settle()
+        while len(moved) > 48:
+            traffic.recorded.call("acknowledge", moved.popleft(), 1, 0)
+        traffic.recorded.settle()
+        sizes.append(traffic.size_bytes())
+    assert not compacted(traffic.journal)
+    assert max(sizes) <= 2 * full + 4 * settings.segment_size_bytes
+    look_for_work(traffic.recorded)
+    assert traffic.size_bytes() <= 6 * settings.segment_size_bytes
+    assert traffic.recovered() == list(moved)
 
 
 def test_damage_in_an_old_segment_is_reported_and_never_copied() -> None:
