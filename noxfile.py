@@ -15,7 +15,7 @@ from pathlib import Path
 import nox
 
 ROOT = Path(__file__).parent
-PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+PYTHONS = ["3.11", "3.12", "3.13"]  # those of the classifiers; .ci/run tests the oldest and the newest
 FRAGMENT = re.compile(r"[a-z0-9-]+\.(feature|change|bugfix|removal|performance)\.md")
 
 nox.needs_version = ">=2024.4.15"

@@ -8,14 +8,17 @@ import runpy
 import signal
 import subprocess
 import sys
+from collections.abc import MutableMapping
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from embedbroker import EmbeddedBroker
 from embedbroker.pytest_plugin import BrokerPair
-from embedclient import Connection, TextMessage
+from embedclient import Connection, ConnectionFactory, TextMessage
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -59,6 +62,9 @@ def test_the_commands_of_unit_and_container_run_a_broker_until_sigterm(tmp_path:
 
 PRINTED = {
     "context": "two coffees",
+    "from_aio_pika": "done: two coffees\ndone: one tea\ndead letter: broken",
+    "from_classic": "the error has the URL: True\ntwo coffees",
+    "from_stomp": "two coffees for table 7",
     "notebook": "two coffees",
     "request_reply": "TEA",
     "script": "two coffees",
@@ -66,10 +72,27 @@ PRINTED = {
 }
 
 
-def test_there_are_nine_programs_of_at_most_35_lines() -> None:
+FROM_OTHERS = {"from_aio_pika", "from_classic", "from_stomp"}
+
+
+def test_there_are_nine_programs_and_those_of_others_of_at_most_35_lines() -> None:
     programs = {path.stem: len(path.read_text().splitlines()) for path in EXAMPLES.glob("*.py")}
-    assert set(programs) == {*PRINTED, "web_application", "test_in_trio", "test_in_asyncio", "test_in_anyio"}
+    nine = {*PRINTED.keys() - FROM_OTHERS, "web_application", "test_in_trio", "test_in_asyncio", "test_in_anyio"}
+    assert len(nine) == 9
+    assert set(programs) == nine | FROM_OTHERS | {"starlette_application"}
     assert max(programs.values()) <= 35
+
+
+def test_each_url_and_parameter_for_those_who_move_is_one_of_the_client() -> None:
+    page = (ROOT / "docs" / "howto" / "moving.md").read_text()
+    cells = [row.split("|")[2] for row in page.splitlines() if row.startswith("| ")]
+    codes = [code for cell in cells for code in re.findall(r"`([^`]*)`", cell)]
+    urls = [url for code in codes for url in re.findall(r"\(?tcp://[^\s\"`]+", code)]
+    # In the last table an option stands alone: "N" and "BYTES" are numbers to fill in.
+    options = [code for code in codes if re.fullmatch(r"[a-zA-Z]+=\S+", code)]
+    assert len(urls) >= 4 and len(options) >= 9
+    for url in (*urls, *(f"tcp://a?{re.sub('N$|BYTES', '5', option)}" for option in options)):
+        ConnectionFactory(url)
 
 
 @pytest.mark.parametrize("name", sorted(PRINTED.keys() - {"notebook"}))
@@ -125,6 +148,25 @@ def test_a_web_application_answers_200_requests_at_once() -> None:
     codes, prices = asyncio.run(hit(100))
     assert codes == [202] * 100
     assert prices == [f"{number % 9 + 1} EUR" for number in range(100)]
+
+
+def test_a_web_application_of_starlette_takes_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = runpy.run_path(str(EXAMPLES / "starlette_application.py"))["app"]
+
+    async def order() -> httpx.Response:
+        async with app.router.lifespan_context(app) as state:
+
+            async def with_state(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+                await app({**scope, "state": dict(state)}, receive, send)  # what a server does
+
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(with_state), base_url="http://shop") as client:
+                return await client.post("/orders/tea")
+
+    with EmbeddedBroker.in_thread() as broker:
+        monkeypatch.setenv("BROKER_URL", broker.url)
+        answer = asyncio.run(order())
+        assert (answer.status_code, answer.json()) == (202, {"accepted": "tea"})
+        assert broker.queue("orders").message_count == 1
 
 
 @pytest.mark.asyncio

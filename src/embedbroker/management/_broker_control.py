@@ -27,7 +27,18 @@ from ._diverts import divert_names, divert_text
 from ._message_counters import BROKER_COUNTER_ATTRIBUTES, BROKER_COUNTER_OPERATIONS
 from ._queue_info import QUEUE_INFO_OPERATIONS
 from ._queue_requests import queue_request, queue_update
-from ._registry import Attribute, Call, Control, HostCall, Kind, ManagementRefused, Operation, Parameter, done
+from ._registry import (
+    VERSION,
+    Attribute,
+    Call,
+    Control,
+    HostCall,
+    Kind,
+    ManagementRefused,
+    Operation,
+    Parameter,
+    done,
+)
 from ._settings import SETTINGS_OPERATIONS
 from ._texts import (
     address_text,
@@ -42,10 +53,7 @@ from ._transactions import TRANSACTION_OPERATIONS
 from ._transports import CONNECTOR_ATTRIBUTES
 from ._users import USER_OPERATIONS
 
-__all__ = ["BROKER", "VERSION"]
-
-VERSION = "0.1.0.dev0"
-"""Version of this package; a layer without input and output cannot read it from the installation."""
+__all__ = ["BROKER"]
 
 _NAME = Parameter("name", Kind.TEXT)
 _MULTICAST, _ANYCAST = 0, 1

@@ -74,7 +74,7 @@ REQUESTS_PENDING_MAX = 1000
 STATUS_PROPERTY = "embedbroker_status"
 """The property of a service's reply that holds ``ok``, or the reason of the refusal."""
 
-VERSION = "0.1.0.dev0"
+VERSION = "0.2.0.dev0"
 """Version of this package; a layer without input and output cannot read it from the installation."""
 
 _SHOWN_MAX = 200
