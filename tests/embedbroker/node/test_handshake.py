@@ -118,7 +118,8 @@ def test_clients_older_than_artemis_come_only_where_they_are_let_in(version: int
     peer.send(create(version), channel=1)
     refusal = peer.refusal()
     assert refusal.code == ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS
-    assert refusal.message == f"client version {version} is not served, only 126 to 136"
+    advice = "upgrade the client, or lower client_version_min of the broker"
+    assert refusal.message == f"client version {version} is not served, only 126 to 136; {advice}"
     peer.send(create(126), channel=1)
     assert peer.clear() == [CreateSessionResponse(136)]
 

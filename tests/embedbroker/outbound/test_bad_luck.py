@@ -18,9 +18,11 @@ from embedbroker.locks import MemoryLocks
 from embedbroker.pytest_plugin import BrokerClock, BrokerCluster
 from embedbroker.runtime._clock import EdgeClock
 from embedbroker.testing import SimulatedDisk
+from embedclient import Queue, Topic
 from embedclient.model import Instant
 from tests.embedbroker.outbound.test_bridges import MakeBroker, bridge, make_source, place, send, started
-from tests.scenarios.clients import numbered, put, queued, session_at
+from tests.embedbroker.outbound.test_member_bridges import node_of
+from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at
 from tests.scenarios.nodes import ADDRESS, clients_of, drained, pass_time, received, turns
 
 MakeCluster: TypeAlias = Callable[..., BrokerCluster]
@@ -275,18 +277,42 @@ async def test_a_bridge_to_an_older_broker_speaks_its_version(
     assert await queued(target, "arrivals") == numbered(0, 10)
 
 
+@pytest.mark.parametrize("owner", ["bridge", "cluster connection"])
 async def test_a_broker_that_serves_no_version_of_the_bridge(
     broker_factory: MakeBroker,
+    broker_cluster: MakeCluster,
     broker_clock: BrokerClock,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
+    owner: str,
 ) -> None:
-    await broker_factory("b", addresses=place("arrivals")).start()
-    source = make_source(broker_factory, bridge())
+    """Messages wait for a target that serves it, and arrive once."""
+    if owner == "bridge":
+        source, target = await started(broker_factory)
+        queue, name, address = "arrivals", "to-b", ORDERS
+    else:
+        cluster = await broker_cluster(2, retry_interval_ms=100).start()
+        (source, target), queue, name, address = cluster.nodes, "news", WAY, Topic("news")
+        async with session_at(target.url) as session:
+            await (await session.create_shared_durable_consumer(Topic("news"), "news")).close()
+        await cluster.wait_for_bindings(queue="news", count=1)
+        name += node_of(target).node_id
+
+    async def send_numbers(first: int, end: int) -> None:
+        async with session_at(source.url) as session:
+            await put(session, numbered(first, end), address)
+
+    await send_numbers(0, 10)
+    await target.wait_for(queue=queue, count=10)
+    await target.crash()
+    await send_numbers(10, 20)
     with monkeypatch.context() as patch:
         patch.setattr("embedbroker.protocols.core._connection.SERVER_VERSION", 100)
-        await source.start()
-        await broker_clock.advance(0.3)
-        (line,) = lines(caplog, "bridge 'to-b' is not connected, and tries again: ")
-        assert "client version" in line and "is not served" in line
-    await source.wait_for(queue="orders", count=0)
+        await target.start()
+        await broker_clock.advance(1)
+        (line,) = [each for each in lines(caplog, "is not served") if f"bridge '{name}'" in each]
+        assert "is not connected, and tries again: client version" in line and line.endswith("; upgrade the broker")
+        assert next(each.message_count for each in target.queues() if each.name == queue) == 10
+    await target.wait_for(queue=queue, count=20)
+    assert await queued(target, queue) == numbered(0, 20)
+    source.assert_nothing_lost()

@@ -15,7 +15,7 @@ from embedbroker.pytest_plugin import BrokerClock, BrokerCluster
 from embedclient import BytesMessage, Queue
 from embedclient.errors import JMSException
 from embedclient.model import Instant
-from tests.scenarios.clients import numbered, put, queued
+from tests.scenarios.clients import numbered, put, queued, session_at
 
 from .test_bridges import MakeBroker, bridge, make_source, manage, place, send, started
 from .test_member_bridges import MakeCluster, node_of
@@ -64,6 +64,34 @@ async def test_longer_messages_than_the_limit_are_large_at_the_other_member(
         await far.wait_for(queue="orders", count=1)
     (listed,) = json.loads(await far.broker.management.invoke("queue.orders", "listMessagesAsJSON", ""))
     assert listed.get("largeMessage", False) is is_large
+
+
+@pytest.mark.parametrize("owner", ["bridge", "cluster connection"])
+async def test_what_is_not_confirmed_stays_within_the_confirmation_window(
+    broker_factory: MakeBroker, broker_cluster: MakeCluster, broker_clock: BrokerClock, owner: str
+) -> None:
+    """The disk of the target is slow, so that nothing is confirmed meanwhile. The last message may exceed the window."""
+    body, window = 1_000, 5_000
+    if owner == "bridge":
+        near, far = await started(broker_factory, confirmation_window_size=window)
+        resource, queue = "bridge.to-b", "arrivals"
+    else:
+        cluster = await forwarding(broker_cluster, {}, confirmation_window_size=window)
+        near, far = cluster.nodes
+        resource, queue = "clusterconnection.cluster", "orders"
+    await broker_clock.advance(0.1)
+    assert [each.channel.window for each in node_of(far).core.sessions.values()] == [window]
+    far.disk.slow_down(5)
+    async with session_at(near.url) as client:
+        producer = client.create_producer(Queue("orders"))
+        for _ in range(40):
+            await producer.send(BytesMessage(b"x" * body))
+    await broker_clock.advance(1)
+    figures = await manage(near).get(resource, "Metrics")
+    assert figures["messagesAcknowledged"] == 0
+    assert window / body / 2 < figures["messagesPendingAcknowledgement"] <= window / body
+    far.disk.heal()
+    await far.wait_for(queue=queue, count=40 if owner == "bridge" else 20)
 
 
 @pytest.mark.parametrize(("window", "passes"), [(-1, True), (2_000, False)])
@@ -134,13 +162,20 @@ async def test_attempts_at_the_same_node(
         await b.wait_for(queue="arrivals", count=2)
 
 
+@pytest.mark.parametrize("owner", ["bridge", "cluster connection"])
 async def test_pauses_grow_up_to_the_longest_and_begin_anew(
-    broker_factory: MakeBroker, broker_clock: BrokerClock, monkeypatch: pytest.MonkeyPatch
+    broker_factory: MakeBroker,
+    broker_cluster: MakeCluster,
+    broker_clock: BrokerClock,
+    monkeypatch: pytest.MonkeyPatch,
+    owner: str,
 ) -> None:
     pauses = {"retry_interval_ms": 100, "retry_interval_multiplier": 2.0, "max_retry_interval_ms": 500}
-    source, target = await started(broker_factory, **pauses)
-    await send(source, ["1"])
-    await target.assert_message("arrivals", "1")
+    if owner == "bridge":
+        _source, target = await started(broker_factory, **pauses)
+    else:
+        target = (await broker_cluster(2, **pauses).start()).nodes[1]
+    await broker_clock.advance(1)
     times: list[float] = []
 
     class Noted(BridgeLink):

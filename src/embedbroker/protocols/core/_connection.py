@@ -300,9 +300,14 @@ class CoreConnection:
         service = self.service
         version_min = service.kernel.config.client_version_min
         if not version_min <= packet.version <= SERVER_VERSION:
+            advice = (
+                "upgrade the client, or lower client_version_min of the broker"
+                if packet.version < version_min
+                else "upgrade the broker"
+            )
             self._refuse(
                 ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS,
-                f"client version {packet.version} is not served, only {version_min} to {SERVER_VERSION}",
+                f"client version {packet.version} is not served, only {version_min} to {SERVER_VERSION}; {advice}",
             )
             return
         if not service.started:
