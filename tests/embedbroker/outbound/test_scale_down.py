@@ -28,6 +28,7 @@ from embedbroker import (
 from embedbroker.kernel import QueueRequest, Refused, RemoteBinding
 from embedbroker.kernel.transactions._duplicate_ids import Identified
 from embedbroker.node import Input, Output
+from embedbroker.outbound._address_move import AddressMove
 from embedbroker.pytest_plugin import BrokerClock, ManagedBroker, bench_of
 from embedbroker.runtime._embedded import life_of
 from embedclient import Queue, TextMessage, Topic
@@ -225,13 +226,25 @@ async def test_an_address_that_the_target_does_not_take_stays(broker_factory: Ma
     await source.assert_empty("other")
 
 
-async def test_the_policy_moves_everything_at_an_orderly_stop(broker_factory: MakeBroker) -> None:
+async def test_the_policy_moves_everything_at_an_orderly_stop(
+    broker_factory: MakeBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages leave the source in transactions of the configured size."""
+    sizes: list[int] = []
+
+    class Noted(AddressMove):
+        def _commit(self, groups: list[Any]) -> None:
+            sizes.append(len(groups))
+            super()._commit(groups)
+
+    monkeypatch.setattr("embedbroker.outbound._scale_down.AddressMove", Noted)
     policy = PrimaryOnly(ScaleDown(connectors=["b"], commit_interval=7))
     source, target = await started(broker_factory, connectors={"b": "vm://b"}, ha_policy=policy)
     async with session_at(source.url) as session:
         await put(session, numbered(0, 100))
     await source.stop()
     assert await queued(target, "orders") == numbered(0, 100)
+    assert sizes == [7] * 14 + [2]
     await source.start()
     await source.assert_empty("orders")
 
