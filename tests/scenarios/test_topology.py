@@ -20,7 +20,7 @@ from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
 from embedclient import ClientSessionFactory, ConnectionFactory, Queue, ServerLocator, TextMessage
 from embedclient.agent import Agent
 from embedclient.engine import TransportInput, TransportOutput
-from embedclient.errors import ConnectionLostException, ConnectionTimedOutException, JMSException
+from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
 from embedclient.model import Instant
 from tests.embedclient.facades.test_discovery import ADDRESS, LOOPBACK, broadcasting
 from tests.scenarios.clients import ORDERS
@@ -38,40 +38,37 @@ def group_port() -> int:
     return port
 
 
-class News:
-    """What clients are told: for each agent, the members that come and go, in order.
+class Told(Agent):
+    """A client that notes which members come and go, in order.
 
     Brokers repeat announcements, and a client that lost its broker gets all of them again at the next one. As with a
     listener of Artemis, what changes nothing is no news.
     """
 
-    def __init__(self) -> None:
-        self._members: dict[Agent, set[str]] = {}
-        self._found: dict[Agent, list[str]] = {}
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.news: list[str] = []
+        self._members: set[str] = set()
 
-    def note(self, agent: Agent) -> None:
-        members = {str(each) for each in agent.topology.members(former=False)} if agent.connected else set()
-        if members:
-            before = self._members.get(agent, set())
-            news = ["up"] * len(members - before) + ["down"] * len(before - members)
-            self._found.setdefault(agent, []).extend(news)
-            self._members[agent] = members
-
-    def of(self, factory: ClientSessionFactory) -> list[str]:
-        """Return what the client of a factory was told since the last call."""
-        return self._found.pop(factory._edge.agent, [])
+    def step(self, input: TransportInput, now: Instant) -> list[TransportOutput]:
+        outputs = super().step(input, now)
+        members = {str(each) for each in self.topology.members(former=False)}
+        if members and self.connected:
+            before, self._members = self._members, members
+            self.news += ["up"] * len(members - before) + ["down"] * len(before - members)
+        return outputs
 
 
 @pytest.fixture
-def news(monkeypatch: pytest.MonkeyPatch) -> News:
-    found, original = News(), Agent.step
+def clients(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
+    """The clients of the test, in the order of their factories."""
+    found: list[Told] = []
 
-    def step(agent: Agent, input: TransportInput, now: Instant) -> list[TransportOutput]:
-        outputs = original(agent, input, now)
-        found.note(agent)
-        return outputs
+    def make(*arguments: Any) -> Told:
+        found.append(Told(*arguments))
+        return found[-1]
 
-    monkeypatch.setattr(Agent, "step", step)
+    monkeypatch.setattr("embedclient._client._locator.Agent", make)
     return found
 
 
@@ -94,32 +91,32 @@ async def use(factory: ClientSessionFactory) -> None:
 
 
 @FINDING
-async def test_receive_notifications(broker_cluster: MakeCluster, news: News, discovery: bool) -> None:
+async def test_receive_notifications(broker_cluster: MakeCluster, clients: list[Told], discovery: bool) -> None:
     """4.1, 4.6
 
-    Given a client of a cluster of five, when its nodes stop one by one, then it is told of five members and each time
-    of one less, and opens sessions on the others.
+    Given a client of a cluster of five, when its nodes stop one by one, then it sees five members and each time
+    one less, and opens sessions on the others.
     """
     cluster = await broker_cluster(5, discovery=discovery).start()
     async with locator_of(cluster, *range(5)).create_session_factory() as factory:
         await counted(factory, 5)
         await pass_time(5)
-        assert news.of(factory) == ["up"] * 5
+        assert clients[0].news == ["up"] * 5
         for left in (4, 3, 2, 1):
             await cluster.nodes[left].stop()
             await counted(factory, left)
             await use(factory)
             await pass_time(5)
-            assert news.of(factory) == ["down"]
+            assert clients[0].news == ["up"] * 5 + ["down"] * (5 - left)
 
 
 @FINDING
 async def test_receive_notifications_when_other_nodes_are_started_and_stopped(
-    broker_cluster: MakeCluster, news: News, discovery: bool
+    broker_cluster: MakeCluster, clients: list[Told], discovery: bool
 ) -> None:
     """4.2, 4.6
 
-    Given a client of the only node, when four others start and stop, then it is told of each start and each stop once.
+    Given a client of the only node, when four others start and stop, then it sees each start and each stop once.
     """
     cluster = broker_cluster(5, discovery=discovery)
     await cluster.nodes[0].start()
@@ -132,7 +129,7 @@ async def test_receive_notifications_when_other_nodes_are_started_and_stopped(
             await cluster.nodes[number].stop()
             await counted(factory, number)
         await pass_time(5)
-        assert news.of(factory) == ["up"] * 5 + ["down"] * 4
+        assert clients[0].news == ["up"] * 5 + ["down"] * 4
         await use(factory)
 
 
@@ -158,7 +155,7 @@ async def test_stop_nodes(broker_cluster: MakeCluster) -> None:
             await use(factory)
 
 
-async def test_multiple_client_session_factories(broker_cluster: MakeCluster, news: News) -> None:
+async def test_multiple_client_session_factories(broker_cluster: MakeCluster, clients: list[Told]) -> None:
     """4.4
 
     Given five factories of one locator, when four nodes stop, then each factory sees each of them leave, once.
@@ -175,7 +172,7 @@ async def test_multiple_client_session_factories(broker_cluster: MakeCluster, ne
             await counted(factory, 1)
             await use(factory)
         await pass_time(5)
-        assert [news.of(factory) for factory in factories] == [["up"] * 5 + ["down"] * 4] * 5
+        assert [client.news for client in clients] == [["up"] * 5 + ["down"] * 4] * 5
 
 
 async def test_wrong_password_triggers_cluster_connection_stop(

@@ -20,7 +20,7 @@ from embedbroker.runtime._clock import EdgeClock
 from embedbroker.testing import SimulatedDisk
 from embedclient import Queue, Topic
 from embedclient.model import Instant
-from tests.embedbroker.outbound.test_bridges import MakeBroker, bridge, make_source, place, send, started
+from tests.embedbroker.outbound.test_bridges import MakeBroker, place, send, started
 from tests.embedbroker.outbound.test_member_bridges import node_of
 from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at
 from tests.scenarios.nodes import ADDRESS, clients_of, drained, pass_time, received, turns
@@ -287,6 +287,7 @@ async def test_a_broker_that_serves_no_version_of_the_bridge(
     owner: str,
 ) -> None:
     """Messages wait for a target that serves it, and arrive once."""
+    address: Queue | Topic
     if owner == "bridge":
         source, target = await started(broker_factory)
         queue, name, address = "arrivals", "to-b", ORDERS

@@ -70,7 +70,7 @@ async def test_longer_messages_than_the_limit_are_large_at_the_other_member(
 async def test_what_is_not_confirmed_stays_within_the_confirmation_window(
     broker_factory: MakeBroker, broker_cluster: MakeCluster, broker_clock: BrokerClock, owner: str
 ) -> None:
-    """The disk of the target is slow, so that nothing is confirmed meanwhile. The last message may exceed the window."""
+    """The disk of the target is slow, so that nothing is confirmed. The last message may exceed the window."""
     body, window = 1_000, 5_000
     if owner == "bridge":
         near, far = await started(broker_factory, confirmation_window_size=window)

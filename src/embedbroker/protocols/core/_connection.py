@@ -296,19 +296,20 @@ class CoreConnection:
 
     # -- sessions ------------------------------------------------------------------------------------------------
 
+    def _refuse_version(self, version: int) -> None:
+        oldest = self.service.kernel.config.client_version_min
+        advice = "upgrade the broker"
+        if version < oldest:
+            advice = "upgrade the client, or lower client_version_min of the broker"
+        self._refuse(
+            ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS,
+            f"client version {version} is not served, only {oldest} to {SERVER_VERSION}; {advice}",
+        )
+
     def _create_session(self, packet: CreateSession | CreateSessionV2) -> None:
         service = self.service
-        version_min = service.kernel.config.client_version_min
-        if not version_min <= packet.version <= SERVER_VERSION:
-            advice = (
-                "upgrade the client, or lower client_version_min of the broker"
-                if packet.version < version_min
-                else "upgrade the broker"
-            )
-            self._refuse(
-                ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS,
-                f"client version {packet.version} is not served, only {version_min} to {SERVER_VERSION}; {advice}",
-            )
+        if not service.kernel.config.client_version_min <= packet.version <= SERVER_VERSION:
+            self._refuse_version(packet.version)
             return
         if not service.started:
             self._refuse(ErrorCode.SESSION_CREATION_REJECTED, "the broker is starting")
