@@ -218,7 +218,7 @@ def announce_a_node_once(patch: pytest.MonkeyPatch) -> None:
 
 def learn_of_all_addresses_over_each_connection(patch: pytest.MonkeyPatch) -> None:
     collected, request = notification_filter, snapshot_request
-    patch.setattr(_member_bridge, "notification_filter", lambda addresses, *rest: collected("", *rest))
+    patch.setattr(_member_bridge, "notification_filter", lambda addresses, *rest, **more: collected("", *rest, **more))
     patch.setattr(
         _binding_subscription, "snapshot_request", lambda address, queue, addresses: request(address, queue, "")
     )

@@ -8,7 +8,7 @@ from ._foreign_backups import refuse_foreign_backups
 from ._grouping import TRIES_MAX, GroupingOwner, LocalGrouping, RemoteGrouping
 from ._inbound import InboundPeer, InboundPeers
 from ._membership import Membership
-from ._notification_queue import notification_filter, notification_queue_name, snapshot_request
+from ._notification_queue import notification_filter, notification_queue_name, session_filter, snapshot_request
 from ._outbound import OutboundPeer
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL, Send
 from ._remote_bindings import (
@@ -64,6 +64,7 @@ __all__ = [
     "notification_filter",
     "notification_queue_name",
     "refuse_foreign_backups",
+    "session_filter",
     "snapshot_request",
     "where",
 ]

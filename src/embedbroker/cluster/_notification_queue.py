@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import CoreMessage, MessageType, encode_text
 
-__all__ = ["notification_filter", "notification_queue_name", "snapshot_request"]
+__all__ = ["notification_filter", "notification_queue_name", "session_filter", "snapshot_request"]
 
+_SESSION = "SESSION_CREATED"
 NOTIFICATION_TYPES = (
-    "SESSION_CREATED",
     "BINDING_ADDED",
     "BINDING_REMOVED",
     "BINDING_UPDATED",
@@ -58,7 +58,9 @@ def snapshot_request(management_address: str, queue_name: str, addresses: str) -
     )
 
 
-def notification_filter(addresses: str, max_hops: int, excluded: Iterable[str], notification_address: str) -> str:
+def notification_filter(
+    addresses: str, max_hops: int, excluded: Iterable[str], notification_address: str, *, with_sessions: bool = True
+) -> str:
     """Return the filter of the queue in which a broker collects the notifications of another one, as in Artemis.
 
     Args:
@@ -66,20 +68,33 @@ def notification_filter(addresses: str, max_hops: int, excluded: Iterable[str], 
         max_hops: Largest distance of a binding, as seen from the collecting broker.
         excluded: Prefixes of addresses of the broker itself.
         notification_address: Address of notifications. Its queues and consumers are left out.
+        with_sessions: Collect the sessions of clients, too.
     """
+    types = ", ".join(f"'{each}'" for each in (_SESSION,) * with_sessions + NOTIFICATION_TYPES)
+    of_sessions = f"_AMQ_NotifType = '{_SESSION}' OR " if with_sessions else ""
+    return (
+        "(_AMQ_Binding_Type <> 2 OR _AMQ_Binding_Type IS NULL)"
+        f" AND _AMQ_NotifType IN ({types}) AND _AMQ_Distance < {max_hops} AND ({_selected(addresses, excluded)})"
+        f" AND ({of_sessions}(_AMQ_Address NOT LIKE '{_quoted(notification_address)}%'))"
+    )
+
+
+def session_filter(addresses: str, max_hops: int, excluded: Iterable[str]) -> str:
+    """Return the filter of a queue in which a broker collects the sessions of clients of another one, and nothing else.
+
+    The arguments are those of `notification_filter`.
+    """
+    selected = _selected(addresses, excluded)
+    return f"_AMQ_NotifType = '{_SESSION}' AND _AMQ_Distance < {max_hops} AND ({selected})"
+
+
+def _selected(addresses: str, excluded: Iterable[str]) -> str:
     prefixes = [each for each in addresses.split(",") if each]
     prefixes.extend(f"!{each}" for each in excluded)
     wanted = [f"(_AMQ_Address LIKE '{_quoted(each)}%')" for each in prefixes if not each.startswith("!")]
     unwanted = [f"(_AMQ_Address NOT LIKE '{_quoted(each[1:])}%')" for each in prefixes if each.startswith("!")]
     included, left = " OR ".join(wanted), " AND ".join(unwanted)
-    selected = f"(({included}) AND ({left}))" if wanted and unwanted else f"({included or left})"
-    types = ", ".join(f"'{each}'" for each in NOTIFICATION_TYPES)
-    return (
-        "(_AMQ_Binding_Type <> 2 OR _AMQ_Binding_Type IS NULL)"
-        f" AND _AMQ_NotifType IN ({types}) AND _AMQ_Distance < {max_hops} AND ({selected})"
-        " AND (_AMQ_NotifType = 'SESSION_CREATED'"
-        f" OR (_AMQ_Address NOT LIKE '{_quoted(notification_address)}%'))"
-    )
+    return f"(({included}) AND ({left}))" if wanted and unwanted else f"({included or left})"
 
 
 def _quoted(text: str) -> str:

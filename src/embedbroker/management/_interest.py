@@ -7,43 +7,14 @@ which events there are.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import cast
+from embedbroker.kernel import Kernel, Queue, may_select
 
-from attrs import frozen
+__all__ = ["Interest"]
 
-from embedbroker.kernel import Kernel, Message, Queue, Selector, parse_condition_on
-from embedclient.model import PropertyValue
-
-__all__ = ["Interest", "may_select"]
-
-_KIND, _ADDRESS, _DISTANCE = "_AMQ_NotifType", "_AMQ_Address", "_AMQ_Distance"
-_KNOWN = frozenset((_KIND, _ADDRESS, _DISTANCE))
 # Addresses are named by clients.
 _DECISIONS_MAX = 1_000
 # Members of a cluster have one filter in common. More are not worth a decision: each is compiled for it.
 _FILTERS_MAX = 16
-
-
-@frozen
-class _Outline:
-    """A notification of which nothing else is known, as far as the condition of a filter reads it."""
-
-    values: dict[str, PropertyValue]
-
-    def property(self, name: str) -> PropertyValue:
-        return self.values[name]
-
-
-def may_select(filter: Selector, kind: str, address: str | None, distance: int | None) -> bool:
-    """Return False if a filter refuses each notification of a kind, about an address, with a distance."""
-    return _may_select(filter.text, kind, address, distance)
-
-
-@lru_cache(_DECISIONS_MAX)
-def _may_select(filter: str, kind: str, address: str | None, distance: int | None) -> bool:
-    outline = _Outline({_KIND: kind, _ADDRESS: address, _DISTANCE: distance})
-    return parse_condition_on(filter, _KNOWN).matches(cast(Message, outline))
 
 
 class Interest:

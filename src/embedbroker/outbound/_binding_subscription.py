@@ -77,14 +77,19 @@ class BindingSubscription:
     def begin(self, session: Session) -> None:
         """Send all requests together: each exchange of packets takes time at both ends."""
         queue = self._queue
-        session.addressing.post_temporary_queue(queue.address, queue.name, RoutingType.MULTICAST, filter=queue.filter)
-        consumer, opened = session.open_consumer(queue.name, NOTIFICATIONS_BYTES)
-        consumer.on_ready = _Reader(self._owner)
-        self._then(opened, lambda _answer: None)
+        self.collect(session)
         session.start()
         producer = session.create_producer(queue.management_address, has_credits=False)
         request = snapshot_request(queue.management_address, queue.name, queue.addresses)
         self._then(producer.send(request), lambda _none: producer.close())
+
+    def collect(self, session: Session) -> None:
+        """Make the queue and its consumer, without a snapshot."""
+        queue = self._queue
+        session.addressing.post_temporary_queue(queue.address, queue.name, RoutingType.MULTICAST, filter=queue.filter)
+        consumer, opened = session.open_consumer(queue.name, NOTIFICATIONS_BYTES)
+        consumer.on_ready = _Reader(self._owner)
+        self._then(opened, lambda _answer: None)
 
 
 class _Reader:

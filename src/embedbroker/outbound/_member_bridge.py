@@ -26,6 +26,7 @@ from embedbroker.cluster import (
     SessionCreated,
     notification_filter,
     notification_queue_name,
+    session_filter,
 )
 from embedbroker.config import BridgeConfig, BrokerConfig, ClusterConnection
 from embedbroker.kernel import GroupNotice, Kernel, Queue, QueueRequest, Refused, RemoteBinding
@@ -46,6 +47,7 @@ from ._binding_subscription import BindingSubscription, NotificationQueue
 from ._bridge import Bridge
 from ._bridge_link import BridgeLink
 from ._bridged_message import NodeForwarding
+from ._session_news import SessionNews
 from ._target import MemberTarget
 from ._ways import Ways
 
@@ -69,6 +71,7 @@ class BridgeParts:
         dialer: Opens connections.
         entropy: Source of names and ids.
         ways: Ways to the queues of other brokers.
+        session_news: The interest in sessions at the members.
         active: Receives a bridge that has work in this step.
     """
 
@@ -79,6 +82,7 @@ class BridgeParts:
     dialer: ConnectionDialer
     entropy: Entropy
     ways: Ways
+    session_news: SessionNews
     active: dict[object, None]
 
     @property
@@ -129,6 +133,8 @@ class MemberBridge:
         self._parts = parts
         self._owner = owner
         self._link: BridgeLink | None = None
+        # That of the connection, while there is one without news of sessions.
+        self._session: Session | None = None
         self._was_gone = False
         # When the snapshot of this connection must be complete, in monotonic seconds, and then when its doubts end.
         self._snapshot_due: float | None = None
@@ -234,11 +240,19 @@ class MemberBridge:
         self.known_event_id = self.member.event_id
         self._snapshot_due = self._parts.kernel.monotonic + self._parts.settings.call_timeout_ms / 1000
         self._apply(self.bindings.begin())
-        BindingSubscription(link, self._notification_queue(), self).begin(session)
+        with_sessions = self._parts.session_news.is_wanted
+        self._session = None if with_sessions else session
+        BindingSubscription(link, self._notification_queue(with_sessions=with_sessions), self).begin(session)
+
+    def collect_sessions(self) -> None:
+        """Collect news of the sessions of clients at the member, too, until the end of this connection."""
+        link, session, self._session = self._link, self._session, None
+        if link is not None and session is not None:
+            BindingSubscription(link, self._session_queue(), self).collect(session)
 
     def on_disconnected(self, link: BridgeLink, now: Instant) -> None:
         """Route nothing to the member while there is no connection, and nothing any more if it has left."""
-        self._link = self._snapshot_due = self._doubts_due = None
+        self._link = self._session = self._snapshot_due = self._doubts_due = None
         self._apply(self.bindings.disconnect())
         if link.departure is not None:
             self._owner.on_departed(self, link.departure, now)
@@ -249,17 +263,34 @@ class MemberBridge:
         """Pass it on."""
         self._owner.on_given_up(self, attempts, reason, now)
 
-    def _notification_queue(self) -> NotificationQueue:
-        config, settings = self._parts.config, self._parts.settings
-        addresses, notifications = ",".join(settings.addresses), config.management_notification_address
-        excluded = (STORE_AND_FORWARD_PREFIX, config.management_address)
+    def _notification_queue(self, *, with_sessions: bool) -> NotificationQueue:
+        config, max_hops = self._parts.config, self._parts.settings.max_hops
+        notifications = config.management_notification_address
+        filter = notification_filter(
+            self._addresses, max_hops, self._excluded, notifications, with_sessions=with_sessions
+        )
+        return self._queue_with(filter)
+
+    def _session_queue(self) -> NotificationQueue:
+        return self._queue_with(session_filter(self._addresses, self._parts.settings.max_hops, self._excluded))
+
+    def _queue_with(self, filter: str) -> NotificationQueue:
+        config = self._parts.config
         return NotificationQueue(
             name=notification_queue_name(uuid_text(make_uuid(self._parts.entropy, self._parts.now)), config.name),
-            filter=notification_filter(addresses, settings.max_hops, excluded, notifications),
-            address=notifications,
+            filter=filter,
+            address=config.management_notification_address,
             management_address=config.management_address,
-            addresses=addresses,
+            addresses=self._addresses,
         )
+
+    @property
+    def _addresses(self) -> str:
+        return ",".join(self._parts.settings.addresses)
+
+    @property
+    def _excluded(self) -> tuple[str, str]:
+        return STORE_AND_FORWARD_PREFIX, self._parts.config.management_address
 
     # -- the queues of the member --------------------------------------------------------------------------------
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from embedbroker.cluster import Change, Member, Membership, where
 from embedbroker.config import BrokerConfig, ClusterConnection
-from embedbroker.kernel import Kernel, Queue, Refused, Service
+from embedbroker.kernel import Divert, Kernel, Queue, Refused, Service
 from embedclient.engine import ConnectionDialer
 from embedclient.model import Entropy, Instant, TransportConfiguration, can_be_dialled
 
 from ._agent_link import Departure
 from ._member_bridge import BridgeParts, MemberBridge, store_and_forward_queue
 from ._rerouting import Rerouting
+from ._session_news import SessionNews
 from ._ways import Ways
 
 __all__ = ["MemberBridges"]
@@ -72,6 +73,7 @@ class MemberBridges:
         # seconds, their announcements are ignored.
         self._leaving: dict[str, float] = {}
         self._parts: BridgeParts | None = None
+        self._session_news = SessionNews(kernel, config.management_notification_address, settings.max_hops)
         # The bridges by what stands for them in ``active``.
         self._by_bridge: dict[object, MemberBridge] = {}
         # When each bridge is due: it changes its deadline only when it works. The first of them may be later than
@@ -79,11 +81,22 @@ class MemberBridges:
         self._dues: dict[str, float] = {}
         self._due: float | None = None
         kernel.observers.decision.queue_removed.append(self._on_queue_removed)
+        kernel.observers.commit.queue_added.append(self._on_queue)
+        kernel.observers.commit.queue_updated.append(self._on_queue)
+        kernel.observers.commit.divert_added.append(self._on_divert)
 
     def become_live(self, node_id: str) -> None:
         """Bridge to each member that is announced, from now on."""
         self._parts = BridgeParts(
-            self._config, self.settings, self._kernel, node_id, self._dialer, self._entropy, self._ways, self.active
+            self._config,
+            self.settings,
+            self._kernel,
+            node_id,
+            self._dialer,
+            self._entropy,
+            self._ways,
+            self._session_news,
+            self.active,
         )
         self.start()
 
@@ -265,6 +278,20 @@ class MemberBridges:
         for bridge in list(self.by_node_id.values()):
             if bridge.queue is queue:
                 self.on_queue_deleted(bridge, self._parts.now)
+
+    def _on_queue(self, queue: Queue) -> None:
+        if self.is_started and self._session_news.concerns(queue):
+            self._collect_sessions()
+
+    def _on_divert(self, _divert: Divert) -> None:
+        if self.is_started:
+            self._collect_sessions()
+
+    def _collect_sessions(self) -> None:
+        """Collect news of sessions from the first queue on that takes them."""
+        if self._session_news.is_wanted:
+            for bridge in self.by_node_id.values():
+                bridge.collect_sessions()
 
     def has_bridge_of(self, queue: Queue) -> bool:
         """Return True if a bridge sends what is in this queue."""

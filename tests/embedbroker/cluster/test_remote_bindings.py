@@ -17,6 +17,7 @@ from embedbroker.cluster import (
     RemoteBindings,
     SessionCreated,
     notification_filter,
+    session_filter,
 )
 from embedbroker.config import MessageLoadBalancing
 from embedbroker.kernel import RemoteBinding
@@ -215,6 +216,7 @@ def test_the_filter_is_the_recorded_one(scenario: str, connection: int, sender: 
 )
 def test_the_filter_has_the_addresses_of_the_cluster_connection(addresses: str, selected: str) -> None:
     assert f" AND ({selected}) AND " in notification_filter(addresses, 1, ["x"], "activemq.notifications")
+    assert session_filter(addresses, 1, ["x"]).endswith(f" AND ({selected})")
 
 
 # -- the rules ---------------------------------------------------------------------------------------------------------

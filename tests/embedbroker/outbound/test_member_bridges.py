@@ -608,3 +608,34 @@ def test_a_member_whose_place_another_one_takes_is_forgotten() -> None:
         assert queues == [f"{STORE_AND_FORWARD_PREFIX}cluster.{town.node_id('B')}"]
         town.hosts.pop("B").crash()
         town.run(1.0)
+
+
+@pytest.mark.parametrize("max_hops", [1, 2])
+async def test_news_of_sessions_come_from_the_first_queue_on_that_takes_them(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, max_hops: int
+) -> None:
+    """Each session would otherwise cost a message to each member. For members behind this one they always come."""
+    first, second = (cluster := await broker_cluster(2, max_hops=max_hops).start()).nodes
+    news = "_AMQ_NotifType = 'SESSION_CREATED' AND _AMQ_Distance = 1"
+
+    def collected() -> int:
+        queues = [each for each in kernel_of(first).address_manager.queues.values() if each.name.startswith("notif.")]
+        return sum("SESSION_CREATED" in (queue.filter.text if queue.filter else "") for queue in queues)
+
+    # A queue of an earlier connection lives for a minute.
+    assert collected() == max_hops - 1
+    for turn in range(2):
+        async with (
+            session_at(second.url) as session,
+            session.create_consumer(Topic("activemq.notifications"), news) as listener,
+        ):
+            if turn:  # the connection of the bridge begins when the listener is there
+                cluster.link(0, 1).cut()
+            await broker_clock.advance(70)
+            await cluster.wait_formed()
+            assert collected() == 1
+            async with session_at(first.url):
+                assert await listener.receive(timeout=1) is not None
+    cluster.link(0, 1).cut()
+    await broker_clock.advance(70)
+    assert collected() == max_hops - 1
