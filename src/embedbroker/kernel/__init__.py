@@ -26,8 +26,8 @@ from ._kernel import Kernel
 from ._large_bodies import LargeBodies
 from ._log_once import LineBudget, LogOnce
 from ._message_counters import MessageCounters, QueueCounter
-from ._notification_filters import may_select
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, Service, When
+from ._partial_match import may_match
 from ._recovery import MessageRecord, Recovery, StoredTransaction
 from ._refusal import Refused, Scope, name_in_text
 from ._router import Router
@@ -195,7 +195,7 @@ __all__ = [
     "XaRefused",
     "common_routing_type",
     "copiers_by",
-    "may_select",
+    "may_match",
     "name_in_text",
     "name_of",
     "parse_condition_on",

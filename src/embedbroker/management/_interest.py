@@ -7,14 +7,20 @@ which events there are.
 
 from __future__ import annotations
 
-from embedbroker.kernel import Kernel, Queue, may_select
+from embedbroker.kernel import Kernel, Queue, Selector, may_match
 
-__all__ = ["Interest"]
+__all__ = ["Interest", "may_select"]
 
+_KIND, _ADDRESS, _DISTANCE = "_AMQ_NotifType", "_AMQ_Address", "_AMQ_Distance"
 # Addresses are named by clients.
 _DECISIONS_MAX = 1_000
 # Members of a cluster have one filter in common. More are not worth a decision: each is compiled for it.
 _FILTERS_MAX = 16
+
+
+def may_select(filter: Selector, kind: str, address: str | None, distance: int | None) -> bool:
+    """Return False if a filter refuses each notification of a kind, about an address, with a distance."""
+    return may_match(filter, (_KIND, kind), (_ADDRESS, address), (_DISTANCE, distance))
 
 
 class Interest:

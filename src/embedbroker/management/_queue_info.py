@@ -12,9 +12,10 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from embedbroker.kernel import Kernel, Queue, QueueDefinition, RemoteBinding, Selector, may_select
+from embedbroker.kernel import Kernel, Queue, QueueDefinition, RemoteBinding, Selector
 from embedclient.model import Properties, PropertyType
 
+from ._interest import may_select
 from ._notifications import binding_properties, is_published, remote_binding_properties, set_text
 from ._registry import BrokerView, Call, Kind, ManagementRefused, Operation, Parameter, QueueEvent
 from ._texts import no_queue

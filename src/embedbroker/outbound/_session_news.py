@@ -6,9 +6,12 @@ of those would do nothing with it.
 
 from __future__ import annotations
 
-from embedbroker.kernel import Kernel, Queue, may_select
+from embedbroker.kernel import Kernel, Queue, may_match
 
 __all__ = ["SessionNews"]
+
+# What is known of such news here.
+_NEWS = ("_AMQ_NotifType", "SESSION_CREATED"), ("_AMQ_Address", None), ("_AMQ_Distance", 1)
 
 
 class SessionNews:
@@ -34,7 +37,7 @@ class SessionNews:
         if address is None:
             return False
         return address.others is not None or any(
-            queue.filter is None or may_select(queue.filter, "SESSION_CREATED", None, 1) for queue in address.queues
+            queue.filter is None or may_match(queue.filter, *_NEWS) for queue in address.queues
         )
 
     def concerns(self, queue: Queue) -> bool:

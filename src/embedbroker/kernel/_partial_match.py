@@ -1,0 +1,48 @@
+"""Whether a filter may match a message of which a few properties are known, decided once for each combination.
+
+Responsible for that decision, so that no message is made which all filters refuse. Does not depend on which properties
+these are.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import cast
+
+from attrs import frozen
+
+from embedclient.model import PropertyValue
+
+from .message._message import Message
+from .selector._selector import Selector, parse_condition_on
+
+__all__ = ["may_match"]
+
+# Texts in properties are named by clients.
+_DECISIONS_MAX = 1_000
+
+
+@frozen
+class _Outline:
+    """A message of which nothing else is known, as far as the condition of a filter reads it."""
+
+    values: dict[str, PropertyValue]
+
+    def property(self, name: str) -> PropertyValue:
+        return self.values[name]
+
+
+def may_match(filter: Selector, *known: tuple[str, PropertyValue]) -> bool:
+    """Return False if a filter refuses each message with these properties, whatever else the message has.
+
+    Args:
+        filter: The filter.
+        known: Names and values of properties; the value None stands for a message without the property.
+    """
+    return _may_match(filter.text, known)
+
+
+@lru_cache(_DECISIONS_MAX)
+def _may_match(filter: str, known: tuple[tuple[str, PropertyValue], ...]) -> bool:
+    outline = _Outline(dict(known))
+    return parse_condition_on(filter, frozenset(outline.values)).matches(cast(Message, outline))
