@@ -17,9 +17,9 @@ MakePair: TypeAlias = Callable[..., BrokerPair]
 MakeBrokers: TypeAlias = Callable[..., dict[str, ManagedBroker]]
 
 
-def bench_over_tcp(request: pytest.FixtureRequest) -> Bench:
+def bench_over_tcp(request: pytest.FixtureRequest, surface: Surface = Surface.SOCKETS) -> Bench:
     """The bench of an async test whose brokers are reached over sockets, in real time."""
-    bench = bench_of(request, Surface.SOCKETS)
+    bench = bench_of(request, surface)
     assert bench.surface is not Surface.VIRTUAL, "another fixture has made the bench of this test"
     return bench
 
@@ -45,8 +45,8 @@ def pair_over_tcp(request: pytest.FixtureRequest) -> BrokerPair:
 
 @pytest.fixture
 def cluster_over_tcp(request: pytest.FixtureRequest) -> MakeCluster:
-    """`broker_cluster` with sockets, in real time."""
-    bench_over_tcp(request)
+    """`broker_cluster` with sockets, in real time; with the parameter `Surface.REAL` also with files."""
+    bench_over_tcp(request, getattr(request, "param", Surface.SOCKETS))
     make: MakeCluster = request.getfixturevalue("broker_cluster")
     return make
 

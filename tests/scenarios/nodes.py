@@ -25,8 +25,9 @@ _LONG_S = 0.5
 class Client:
     """A client of one node, with a core session."""
 
-    def __init__(self, session: ClientSession) -> None:
+    def __init__(self, session: ClientSession, body_bytes: int = 0) -> None:
         self.session = session
+        self._body_bytes = body_bytes
 
     async def queues(
         self,
@@ -49,7 +50,7 @@ class Client:
         """Send numbered messages, each when the one before it is confirmed."""
         producer = self.session.create_producer(address)
         for number in range(first, end):
-            message = self.session.create_message(str(number).encode(), durable=True)
+            message = self.session.create_message(str(number).encode().ljust(self._body_bytes), durable=True)
             message.properties["n"] = number
             for name, value in properties.items():
                 message.properties[name] = value
@@ -60,17 +61,20 @@ class Client:
 
 
 @asynccontextmanager
-async def clients_of(cluster: BrokerCluster, nodes: Sequence[int] | None = None) -> AsyncIterator[list[Client]]:
-    """A client at each node, or at some."""
+async def clients_of(
+    cluster: BrokerCluster, nodes: Sequence[int] | None = None, *, large: bool = False
+) -> AsyncIterator[list[Client]]:
+    """A client at each node, or at some; perhaps one whose messages are large, with bodies in chunks."""
+    options = f"blockOnAcknowledge=true{'&minLargeMessageSize=400' if large else ''}"
     async with AsyncExitStack() as stack:
         clients = []
         for index in range(len(cluster.nodes)) if nodes is None else nodes:
             url = (cluster.pairs or cluster.nodes)[index].url
-            locator = ServerLocator(f"{url}{'&' if '?' in url else '?'}blockOnAcknowledge=true")
+            locator = ServerLocator(f"{url}{'&' if '?' in url else '?'}{options}")
             factory = await stack.enter_async_context(locator.create_session_factory())
             session = await stack.enter_async_context(factory.create_session(ack_batch_size=0))
             await session.start()
-            clients.append(Client(session))
+            clients.append(Client(session, 1_000 if large else 0))
         yield clients
 
 

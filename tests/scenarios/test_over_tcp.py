@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from embedbroker import AddressSettings
+from embedbroker.pytest_plugin._bench import Surface
 from embedclient import BytesMessage, ClientConsumer, Queue
 from tests.scenarios.nodes import MakeCluster, clients_of, turns
 
@@ -24,15 +25,17 @@ async def numbers(consumer: ClientConsumer, count: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("topology", "settings"),
+    ("cluster_over_tcp", "topology", "settings"),
     [
-        ({0: [1]}, {}),
-        ("chain", {}),
-        ("symmetric", {}),
-        ("symmetric", {"discovery": True}),
-        ("symmetric", {"pairs": "shared-store"}),
+        (Surface.SOCKETS, {0: [1]}, {}),
+        (Surface.SOCKETS, "chain", {}),
+        (Surface.SOCKETS, "symmetric", {}),
+        (Surface.SOCKETS, "symmetric", {"discovery": True}),
+        (Surface.SOCKETS, "symmetric", {"pairs": "shared-store"}),
+        (Surface.REAL, "symmetric", {"discovery": True, "pairs": "shared-store"}),
     ],
-    ids=["one way", "chain", "static", "discovery", "pairs"],
+    ids=["one way", "chain", "static", "discovery", "pairs", "all of it with files"],
+    indirect=["cluster_over_tcp"],
 )
 async def test_round_robin(cluster_over_tcp: MakeCluster, topology: Any, settings: dict[str, Any]) -> None:
     """1.1.24, 1.2.10, 1.4.32
@@ -40,7 +43,7 @@ async def test_round_robin(cluster_over_tcp: MakeCluster, topology: Any, setting
     Given nodes over TCP, in each topology, and a consumer on the first and the last, when ten messages are sent to the
     first, then they take turns.
     """
-    count = 2 if topology == {0: [1]} else 3
+    count = 2 if topology == {0: [1]} else 5
     cluster = await cluster_over_tcp(count, topology=topology, **settings).start()
     async with clients_of(cluster, [0, count - 1]) as clients:
         for client in clients:
@@ -68,3 +71,30 @@ async def test_large_messages_move(cluster_over_tcp: MakeCluster) -> None:
         assert [each.body for each in found if isinstance(each, BytesMessage)] == bodies
         await cluster.assert_empty("orders")
     cluster.assert_nothing_lost()
+
+
+@pytest.mark.parametrize(
+    ("cluster_over_tcp", "discovery"),
+    [(Surface.SOCKETS, True), (Surface.REAL, False)],
+    ids=["discovery", "files"],
+    indirect=["cluster_over_tcp"],
+)
+async def test_fail_primary_nodes(cluster_over_tcp: MakeCluster, discovery: bool) -> None:
+    """2.9.4
+
+    Given two pairs over TCP, with discovery or with files, when one primary after the other crashes, then messages take
+    turns on both queues all the same, wherever they are sent.
+    """
+    cluster = await cluster_over_tcp(2, pairs="shared-store", discovery=discovery).start()
+    async with clients_of(cluster) as clients:
+        for client in clients:
+            await client.queues("queue0")
+        consumers = [await client.consumer("queue0") for client in clients]
+        for pair in [None, *cluster.pairs]:
+            if pair is not None:
+                assert await pair.failover() is pair.backup
+                await cluster.wait_formed()
+            await cluster.wait_for_bindings(queue="queue0", count=2, consumers=2)
+            for client in clients:
+                await client.send(0, 10)
+                assert sorted([await numbers(each, 5) for each in consumers]) == turns(10, 2)

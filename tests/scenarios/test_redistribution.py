@@ -25,6 +25,7 @@ from tests.scenarios.nodes import ADDRESS, Client, MakeCluster, clients_of, drai
 
 COUNT = 20
 ALL = list(range(COUNT))
+LARGE = pytest.mark.parametrize("large", [False, True], ids=["", "large"])
 #: Long enough for everything that is to move.
 A_WHILE_S = 1.0
 
@@ -96,15 +97,18 @@ async def test_redistribution_stops_when_consumer_added(broker_cluster: MakeClus
         assert await received(near) == ALL
 
 
+@LARGE
 @pytest.mark.parametrize("others", [(0, 2), (2,)], ids=["all", "not consumers on all nodes"])
-async def test_redistribution_when_consumer_is_closed(broker_cluster: MakeCluster, others: tuple[int, ...]) -> None:
-    """1.7.4, 1.7.6
+async def test_redistribution_when_consumer_is_closed(
+    broker_cluster: MakeCluster, large: bool, others: tuple[int, ...]
+) -> None:
+    """1.7.4, 1.7.6, 1.7.27
 
     Given messages on node 1, and consumers on both other nodes or on one, when the consumer there is closed, then its
     messages move to them in turn.
     """
     cluster = await start(broker_cluster)
-    async with clients_of(cluster) as clients:
+    async with clients_of(cluster, large=large) as clients:
         await prepare(cluster, clients)
         (closing,) = await consume(cluster, clients, [1])
         await clients[1].send(0, COUNT)
@@ -220,14 +224,15 @@ async def test_redistribution_with_prefixes_when_remote_consumer_is_added(broker
         assert (names["orders"], names["eu"]) == (("ANYCAST",), ("MULTICAST",))
 
 
+@LARGE
 @pytest.mark.parametrize("how", ["ON_DEMAND", "OFF_WITH_REDISTRIBUTION"], ids=["as is", "lb off with redistribution"])
-async def test_redistribution_when_remote_consumer_is_added(broker_cluster: MakeCluster, how: str) -> None:
-    """1.7.13, 1.7.15
+async def test_redistribution_when_remote_consumer_is_added(broker_cluster: MakeCluster, large: bool, how: str) -> None:
+    """1.7.13, 1.7.15, 1.7.27
 
     Given messages without a local consumer, when a remote consumer comes, then all of them move there.
     """
     cluster = await start(broker_cluster, how=how)
-    async with clients_of(cluster) as clients:
+    async with clients_of(cluster, large=large) as clients:
         await prepare(cluster, clients)
         (closing,) = await consume(cluster, clients, [0])
         await clients[0].send(0, COUNT)
@@ -304,15 +309,16 @@ async def test_redistribution_to_remote_multicast_consumer_lb_off_with_redistrib
         assert await received(consumer) == ALL
 
 
+@LARGE
 @pytest.mark.parametrize("identified", [False, True], ids=["2", "2 with duplicate detection"])
-async def test_back_and_forth(broker_cluster: MakeCluster, identified: bool) -> None:
-    """1.7.19, 1.7.20
+async def test_back_and_forth(broker_cluster: MakeCluster, large: bool, identified: bool) -> None:
+    """1.7.19, 1.7.20, 1.7.27
 
     Given messages, with ids of their own or without, when a consumer alternates between two nodes and takes nothing,
     then all of them move each time, and the last consumer has each once.
     """
     cluster = await start(broker_cluster, 2)
-    async with clients_of(cluster) as clients:
+    async with clients_of(cluster, large=large) as clients:
         await prepare(cluster, clients)
         for number in range(COUNT):
             if identified:
@@ -393,15 +399,16 @@ async def test_redistribution_number_of_messages_greater_than_batch_size(broker_
         assert await counts(cluster) == [0, 0]
 
 
-async def test_redistribution_when_new_node_is_added_with_consumer(broker_cluster: MakeCluster) -> None:
-    """1.7.25
+@LARGE
+async def test_redistribution_when_new_node_is_added_with_consumer(broker_cluster: MakeCluster, large: bool) -> None:
+    """1.7.25, 1.7.27
 
     Given messages on the only node, when another one joins, with a consumer, then they move there.
     """
     settings = {"address_settings": {"#": AddressSettings(redistribution_delay_ms=0)}}
     cluster = broker_cluster(2, brokers=settings)
     await cluster.nodes[0].start()
-    async with clients_of(cluster, [0]) as (first,):
+    async with clients_of(cluster, [0], large=large) as (first,):
         await first.queues("queue0")
         await first.send(0, COUNT)
         await cluster.start()

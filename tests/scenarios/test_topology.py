@@ -16,17 +16,23 @@ from embedbroker import (
     SecuritySetting,
     User,
 )
-from embedbroker.pytest_plugin import BrokerCluster, ManagedBroker
+from embedbroker.pytest_plugin import BrokerClock, BrokerCluster, ManagedBroker, bench_of
+from embedbroker.pytest_plugin._bench import Surface
 from embedclient import ClientSessionFactory, ConnectionFactory, Queue, ServerLocator, TextMessage
 from embedclient.agent import Agent
 from embedclient.engine import TransportInput, TransportOutput
 from embedclient.errors import ConnectionLostException, ConnectionTimedOutException
 from embedclient.model import Instant
 from tests.embedclient.facades.test_discovery import ADDRESS, LOOPBACK, broadcasting
-from tests.scenarios.clients import ORDERS
+from tests.scenarios.clients import ORDERS, let_time_pass
 from tests.scenarios.nodes import MakeCluster, pass_time
 
-FINDING = pytest.mark.parametrize("discovery", [False, True], ids=["static", "discovery"])
+FINDING = pytest.mark.parametrize(
+    ("cluster_anywhere", "discovery"),
+    [(Surface.VIRTUAL, False), (Surface.VIRTUAL, True), (Surface.SOCKETS, True)],
+    ids=["static", "discovery", "over TCP"],
+    indirect=["cluster_anywhere"],
+)
 
 
 @pytest.fixture
@@ -57,6 +63,14 @@ class Told(Agent):
             before, self._members = self._members, members
             self.news += ["up"] * len(members - before) + ["down"] * len(before - members)
         return outputs
+
+
+@pytest.fixture
+def cluster_anywhere(request: pytest.FixtureRequest) -> MakeCluster:
+    """`broker_cluster` in virtual time or over sockets."""
+    bench_of(request, request.param)
+    make: MakeCluster = request.getfixturevalue("broker_cluster")
+    return make
 
 
 @pytest.fixture
@@ -91,34 +105,36 @@ async def use(factory: ClientSessionFactory) -> None:
 
 
 @FINDING
-async def test_receive_notifications(broker_cluster: MakeCluster, clients: list[Told], discovery: bool) -> None:
+async def test_receive_notifications(
+    cluster_anywhere: MakeCluster, broker_clock: BrokerClock, clients: list[Told], discovery: bool
+) -> None:
     """4.1, 4.6
 
     Given a client of a cluster of five, when its nodes stop one by one, then it sees five members and each time
     one less, and opens sessions on the others.
     """
-    cluster = await broker_cluster(5, discovery=discovery).start()
+    cluster = await cluster_anywhere(5, discovery=discovery).start()
     async with locator_of(cluster, *range(5)).create_session_factory() as factory:
         await counted(factory, 5)
-        await pass_time(5)
+        await let_time_pass(broker_clock, 5)
         assert clients[0].news == ["up"] * 5
         for left in (4, 3, 2, 1):
             await cluster.nodes[left].stop()
             await counted(factory, left)
             await use(factory)
-            await pass_time(5)
+            await let_time_pass(broker_clock, 5)
             assert clients[0].news == ["up"] * 5 + ["down"] * (5 - left)
 
 
 @FINDING
 async def test_receive_notifications_when_other_nodes_are_started_and_stopped(
-    broker_cluster: MakeCluster, clients: list[Told], discovery: bool
+    cluster_anywhere: MakeCluster, broker_clock: BrokerClock, clients: list[Told], discovery: bool
 ) -> None:
     """4.2, 4.6
 
     Given a client of the only node, when four others start and stop, then it sees each start and each stop once.
     """
-    cluster = broker_cluster(5, discovery=discovery)
+    cluster = cluster_anywhere(5, discovery=discovery)
     await cluster.nodes[0].start()
     async with locator_of(cluster, 0).create_session_factory() as factory:
         await counted(factory, 1)
@@ -128,7 +144,7 @@ async def test_receive_notifications_when_other_nodes_are_started_and_stopped(
         for number in (4, 3, 2, 1):
             await cluster.nodes[number].stop()
             await counted(factory, number)
-        await pass_time(5)
+        await let_time_pass(broker_clock, 5)
         assert clients[0].news == ["up"] * 5 + ["down"] * 4
         await use(factory)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,11 @@ async def test_many_tasks_send_and_request_at_once(client: Client, url: str, bro
         assert replies == {word: word.upper() for word in words}
 
         await client.together(*(partial(connection.send, "q", word) for word in words))
+        listed: list[str] = []
+        await client.aside(lambda: listed.append(broker.management.invoke("broker", "listSessions", "", 1, 100)))
+        # Eight for sends, one for replies, and one that each of both connections logs in with.
+        (sessions,) = [json.loads(each)["data"] for each in listed]
+        assert 3 < len(sessions) <= 8 + 1 + 2, sessions
         async with other.session() as session, session.create_consumer("q") as consumer:
             assert sorted(map(str, await texts(consumer, MANY))) == sorted(words)
 
