@@ -19,7 +19,7 @@ from embedbroker import (
 from embedbroker.pytest_plugin import BrokerClock, bench_of
 from embedclient import Queue, ServerLocator, Topic
 from embedclient.model import PropertyType
-from tests.embedbroker.outbound.test_bad_luck import settings_of_full
+from tests.embedbroker.outbound.test_bad_luck import lines, settings_of_full
 from tests.embedbroker.outbound.test_bridges import MakeBroker, bridge, make_source, manage, place, send, started
 from tests.scenarios.clients import numbered, put, queued, session_at, take
 
@@ -68,12 +68,15 @@ async def test_with_duplicates(broker_factory: MakeBroker) -> None:
     assert await queued(source, "kept") == numbered(0, 150)
 
 
-async def test_blocked_bridge_and_reconnect(broker_factory: MakeBroker, broker_clock: BrokerClock) -> None:
+@pytest.mark.parametrize("policy", [AddressFullPolicy.BLOCK, AddressFullPolicy.FAIL], ids=["", "fail"])
+async def test_blocked_bridge_and_reconnect(
+    broker_factory: MakeBroker, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture, policy: AddressFullPolicy
+) -> None:
     """5.1.10
 
-    Given a bridge that waits for room at its target, when the target restarts, then it goes on; all arrive in order.
+    Given a bridge whose target has no room, when the target restarts, then it goes on; all arrive in order.
     """
-    full = settings_of_full(AddressFullPolicy.BLOCK, "arrivals")
+    full = settings_of_full(policy, "arrivals")
     target = await broker_factory("b", addresses=place("arrivals"), **full).start()
     source = await make_source(broker_factory, bridge(producer_window_size=2_000)).start()
     await send(source, [text.ljust(500) for text in numbered(0, 100)])
@@ -84,7 +87,10 @@ async def test_blocked_bridge_and_reconnect(broker_factory: MakeBroker, broker_c
     assert 0 < await manage(target).message_count("arrivals") < 50
     async with session_at(target.url) as session, session.create_consumer(Queue("arrivals")) as consumer:
         assert [int(str(body)) for body in await take(consumer, 100)] == list(range(100))
+        assert await consumer.receive(timeout=1) is None
     await source.assert_empty("orders")
+    refused = lines(caplog, "address 'arrivals' is full at the other broker, and nothing passes the message: consume")
+    assert bool(refused) is (policy is AddressFullPolicy.FAIL) and len(refused) <= 4
 
 
 async def test_sawtooth_load(broker_factory: MakeBroker) -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
 import pytest
 
-from embedbroker.config import BroadcastGroup, DiscoveryGroup, SharedStoreBackup, SharedStorePrimary
+from embedbroker.config import (
+    BroadcastGroup,
+    ClusterConnection,
+    DiscoveryGroup,
+    SharedStoreBackup,
+    SharedStorePrimary,
+)
 from embedbroker.node import GroupFailed
+from embedbroker.pytest_plugin import BrokerClock, ManagedBroker
 from embedbroker.testing._node_host import NodeHost
 from embedclient.engine.core import BroadcastGroup as BroadcastDatagrams
 from tests.embedbroker.cluster.town import Town, connector
+from tests.scenarios.clients import ORDERS, put, session_at, take
 
 ADDRESS = "231.7.7.7"
 GROUP = f"{ADDRESS}:9876"
@@ -86,6 +97,33 @@ def test_two_clusters_on_one_group_stay_apart() -> None:
     assert [set(field.known(name)) for name in "abxy"] == [{"a", "b"}, {"a", "b"}, {"x", "y"}, {"x", "y"}]
     # One line for each foreign broker, however often it is tried again.
     assert all(len(field.lines(name, "refuses the cluster user and password")) == 2 for name in "abxy")
+
+
+async def test_messages_of_two_clusters_on_one_group_are_not_mixed(
+    broker_factory: Callable[..., ManagedBroker], broker_clock: BrokerClock
+) -> None:
+    """Each cluster has a consumer on its second broker, which gets what is sent on the first, and nothing else."""
+
+    async def start(name: str, password: str) -> ManagedBroker:
+        settings = {key: value for key, value in Field.settings().items() if key != "discovery_group"}
+        settings["broadcast_groups"] = [BroadcastGroup("b", ADDRESS, connectors=[name])]
+        own = ClusterConnection(connector=name, discovery_group="d")
+        return await broker_factory(
+            name, connectors={name: f"vm://{name}"}, cluster_connections=own, cluster_password=password, **settings
+        ).start()
+
+    async with AsyncExitStack() as stack:
+        sessions = {}
+        for name in "axby":
+            broker = await start(name, "one" if name in "ab" else "two")
+            sessions[name] = await stack.enter_async_context(session_at(broker.url))
+        consumers = {name: await sessions[name].create_consumer(ORDERS) for name in "by"}
+        await broker_clock.advance(2 * PERIOD_S + 1)
+        for name in "ax":
+            await put(sessions[name], [f"{name}{number}" for number in range(10)])
+        for name, sender in (("b", "a"), ("y", "x")):
+            assert await take(consumers[name], 10) == [f"{sender}{number}" for number in range(10)]
+            assert await consumers[name].receive(timeout=1) is None
 
 
 def test_a_group_without_another_broker_is_one_line_that_names_group_and_interface() -> None:

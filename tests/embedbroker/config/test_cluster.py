@@ -130,3 +130,31 @@ def test_a_broker_on_all_addresses_says_by_which_others_reach_it(host: str) -> N
     ):
         BrokerConfig(host=host, cluster_connections=ClusterConnection())
     BrokerConfig(host=host, connectors=CONNECTORS, cluster_connections=ClusterConnection(connector="a"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        ([], ["orders"], "addresses that begin with 'orders'"),
+        ([], [], "addresses"),
+        (["orders"], ["orders.eu"], "addresses that begin with 'orders.eu'"),
+        (["orders", "!orders.us"], ["orders.eu", "!orders.eu.north"], "addresses that begin with 'orders.eu'"),
+    ],
+)
+def test_cluster_connections_with_addresses_in_common_are_refused(
+    one: list[str], other: list[str], common: str
+) -> None:
+    connections = [ClusterConnection("first", addresses=one), ClusterConnection("second", addresses=other)]
+    with pytest.raises(ValueError, match="^cluster_connections: ") as caught:
+        BrokerConfig(cluster_connections=connections)
+    assert str(caught.value) == (
+        f"cluster_connections: 'second' has {common} in common with cluster connection 'first': a message could arrive"
+        " twice; exclude them in one of the two with !, or change its addresses"
+    )
+
+
+def test_cluster_connections_that_exclude_what_others_take_are_accepted() -> None:
+    taken = ClusterConnection("first", addresses=["orders", "!orders.eu"], connector="a")
+    others = ClusterConnection("second", addresses=["orders.eu", "prices"], connector="a")
+    config = BrokerConfig(connectors=CONNECTORS, cluster_connections=[taken, others], cluster_password="x")
+    assert config.cluster_connections == (taken, others)

@@ -267,6 +267,42 @@ async def test_the_clock_of_a_node_jumps(
     cluster.assert_nothing_lost()
 
 
+@pytest.mark.parametrize("ahead_s", [100, -100])
+async def test_the_clock_jumps_while_messages_wait_for_a_member(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    """A message expires by the clock of the node where it waits, and is delivered late by that of its target."""
+    expiry = {"address_settings": {"#": AddressSettings(expiry_address="ExpiryQueue")}}
+    cluster = broker_cluster(2, brokers=expiry, retry_interval_ms=500)
+    first, second = cluster.nodes
+    with monkeypatch.context() as patch:
+        patch.setattr("embedbroker.runtime._host.EdgeClock", _Jumping)
+        await first.start()
+    clock = _Jumping.made[-1]
+    await second.start()
+    async with session_at(second.url) as session:
+        await (await session.create_shared_durable_consumer(Topic("news"), "news")).close()
+    await cluster.wait_for_bindings(queue="news", count=1)
+    await second.crash()
+    async with session_at(first.url) as session:
+        producer = session.create_producer(Topic("news"))
+        await producer.send("plain")
+        await producer.send("expires", time_to_live=30)
+        await producer.send("late", delivery_delay=30)
+    clock.ahead_ms = ahead_s * 1_000
+    await broker_clock.advance(20)
+    assert await queued(first, "ExpiryQueue") == (["expires"] if ahead_s > 0 else [])
+    await second.start()
+    await broker_clock.advance(2)
+    assert await queued(second, "news") == (["plain"] if ahead_s > 0 else ["plain", "expires"])
+    # By now the clock of the target alone decides.
+    await broker_clock.advance(60)
+    assert await queued(second, "news") == ["plain", "late"]
+    assert await queued(second, "ExpiryQueue") == ([] if ahead_s > 0 else ["expires"])
+    await first.assert_empty(WAY + node_of(second).node_id)
+    cluster.assert_nothing_lost()
+
+
 async def test_a_bridge_to_an_older_broker_speaks_its_version(
     broker_factory: MakeBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
