@@ -145,7 +145,7 @@ def test_cluster_connections_with_addresses_in_common_are_refused(
     one: list[str], other: list[str], common: str
 ) -> None:
     connections = [ClusterConnection("first", addresses=one), ClusterConnection("second", addresses=other)]
-    with pytest.raises(ValueError, match="^cluster_connections: ") as caught:
+    with pytest.raises(ValueError, match="in common") as caught:
         BrokerConfig(cluster_connections=connections)
     assert str(caught.value) == (
         f"cluster_connections: 'second' has {common} in common with cluster connection 'first': a message could arrive"
