@@ -100,8 +100,8 @@ class BrokerChecker:
     _left_branches: set[Branch] = field(factory=set, init=False)
     #: Queues whose way to share messages among consumers an administrator changes in this life: groups may move.
     shared_anew: set[str] = field(factory=set, init=False)
-    #: Returns True if a cluster has decided anew where groups go: each broker forgets their consumers then.
-    groups_decided_anew: Callable[[], bool] = field(default=lambda: False, init=False)
+    #: Groups that may have another consumer: the first message id after the latest end of each decision, by its key.
+    _decided_anew: dict[str, int] = field(factory=dict, init=False)
     #: When this life began.
     _began: float = field(default=0.0, init=False)
     #: By key, how often queues have given a message to a consumer. A delivery that comes back uncounted, and goes to
@@ -263,6 +263,7 @@ class BrokerChecker:
             self.shared_anew.clear()
             self._former_groups |= {(queue.name, group) for queue, group in self._group_holders}
             self._group_holders.clear()
+            self._decided_anew.clear()
             self._began = self.scene.world.now
         splitter = self._splitters.get(connection)
         if splitter is None:
@@ -372,13 +373,22 @@ class BrokerChecker:
         if holder is not None and holder is not receiver:
             if rebalances and holder in queue.consumers:
                 self.scene.hit(Moment.GROUP_REBALANCED)
-            elif holder in queue.consumers and not self.groups_decided_anew():
+            elif holder in queue.consumers and not self._is_decided_anew(group, min(message.message_id, newest)):
                 self.scene.fail(f"{key} of group {group} left for another consumer of {queue.name} than those before")
             self.scene.hit(Moment.GROUP_PASSED_ON)
         elif (queue.name, group) in self._former_groups:
             self._former_groups.discard((queue.name, group))
             self.scene.hit(Moment.GROUP_SURVIVED)
         self._hold_group(receiver, group, receiver, message.message_id)
+
+    def expect_decision(self, key: str) -> None:
+        """Expect other consumers for the group of a key: the queues here forget the ones that they have chosen."""
+        assert self.broker.node is not None, "only a living node ends decisions"
+        self._decided_anew[key] = self.broker.node.kernel.ids.next_id
+
+    def _is_decided_anew(self, group: str, message_id: int) -> bool:
+        """Return True if a decision on a group has ended since a message got its id."""
+        return any(key.startswith(f"{group}.") and message_id < until for key, until in self._decided_anew.items())
 
     def _hold_group(self, receiver: Consumer, group: str, holder: Consumer | None, message_id: int) -> None:
         where = receiver.queue, group

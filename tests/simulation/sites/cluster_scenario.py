@@ -12,6 +12,7 @@ from functools import partial
 from attrs import define, field
 
 from embedbroker.ledger import Ledger
+from embedbroker.node._grouping import Grouping
 from embedbroker.testing._checkers import BrokerChecker
 from embedbroker.testing._clients import ClientHost
 from embedbroker.testing._network import Network
@@ -126,8 +127,9 @@ class _ClusterScenario:
         names = tuple([host.name for host in self._hosts])
         for host in self._hosts:
             checker = BrokerChecker(self.scene, host, (), names)
-            checker.groups_decided_anew = self._have_decisions_changed
             checker.watch()
+            if plan.arbiter:
+                host.on_ready.append(partial(self._watch_groups, host, checker))
             self.checkers.append(checker)
         for sender in plan.senders:
             self.senders.append(Sender(self.scene, self._client(sender.name, sender.site), sender, self.book))
@@ -182,6 +184,19 @@ class _ClusterScenario:
 
         for host in site.hosts:
             host.on_ready.append(partial(on_ready, host))
+
+    def _watch_groups(self, host: NodeHost, checker: BrokerChecker) -> None:
+        """Let the checker of a node expect other consumers for a group when a decision on it has ended."""
+        assert host.node is not None
+        grouping = host.node.kernel.cluster_groups.receiver
+        assert isinstance(grouping, Grouping)
+        unpin = grouping.unpin
+
+        def noted(key: str) -> None:
+            checker.expect_decision(key)
+            unpin(key)
+
+        grouping.unpin = noted  # type: ignore[method-assign]  # its handler calls it on this object
 
     def _has_messages_for(self, name: str) -> bool:
         """Return True if another node holds messages for a node, waiting or in doubt."""
