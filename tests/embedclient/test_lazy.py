@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -54,10 +55,28 @@ def test_a_name_may_be_another_one_inside_or_the_module_itself() -> None:
     assert dir(embedclient) == embedclient.__all__ and dir(embedbroker) == embedbroker.__all__
 
 
-def test_a_missing_library_names_the_extra_that_brings_it() -> None:
-    code = (
-        "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None\n"
-        "from embedbroker.pipeline import EmbedbrokerDataSource"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "is missing; install the extra: pip install 'embedbroker[spark]'" in done.stderr
+_LOCKS = "LockManager('CuratorDistributedLockManager', {'connect-string': '127.0.0.1:1'})"
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "program"),
+    [
+        ("pyspark", "spark", "from embedbroker.pipeline import EmbedbrokerDataSource"),
+        ("pytest", "testing", "from embedbroker.pytest_plugin import BrokerPair"),
+        (
+            "kazoo",
+            "zookeeper",
+            "from embedbroker import ClusterConnection, EmbeddedBroker, LockManager, ReplicationPrimary\n"
+            f"EmbeddedBroker.in_thread(ha_policy=ReplicationPrimary(lock_manager={_LOCKS}), data_directory='.',\n"
+            "    connectors={'a': 'tcp://localhost'}, cluster_password='a',\n"
+            "    cluster_connections=ClusterConnection(connector='a')).start()",
+        ),
+    ],
+)
+def test_a_missing_library_names_the_extra_that_brings_it(
+    library: str, extra: str, program: str, tmp_path: Path
+) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None\n{program}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert library in done.stderr and f"pip install 'embedbroker[{extra}]'" in done.stderr.splitlines()[-1]

@@ -102,10 +102,6 @@ class Activation(Protocol):
         """Return True if this broker must not be active without room for the next segment of its journal."""
 
     @property
-    def waits_for_room(self) -> bool:
-        """Return True if this broker ends because the disk is full, and waits as backup until there is room."""
-
-    @property
     def sure_until(self) -> float:
         """Return until when, in monotonic seconds, completed disk work may be confirmed; ``inf`` without a limit."""
 

@@ -411,8 +411,6 @@ class Lifecycle:
         """End at once: nothing is confirmed any more, and clients lose their connections."""
         if self._machine.state is NodeState.STOPPED:
             return
-        waits = self._activation is not None and self._activation.waits_for_room
-        self._log.error(f"{'waits as backup until there is room' if waits else 'the broker stops'}: {reason}")
         if self._machine.state is not NodeState.STOPPING:
             self._step.output(StopListening())
         self._bridging.leave(self._step.now)

@@ -16,9 +16,13 @@ from random import SystemRandom
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from embedclient._lazy import lazy_names
+
+try:
+    import pytest
+except ModuleNotFoundError as error:
+    text = "pytest is missing; install the extra: pip install 'embedbroker[testing]'"
+    raise ModuleNotFoundError(text, name=error.name) from None
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

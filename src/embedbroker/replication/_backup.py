@@ -480,8 +480,8 @@ class Replica:
             return
         self._reported = True
         kind, text, refusal = self._over
-        # A primary that hands over in order is an ordinary event.
-        write = self._inform if kind is EndingKind.FAIL_OVER else self._log
+        # A primary that hands over in order, and a backup that stops, are ordinary events.
+        write = self._inform if kind in (EndingKind.FAIL_OVER, EndingKind.CLOSED) else self._log
         write(f"replication is over, {'in sync' if self._in_sync else 'not in sync'}: {text}")
         if self.owner is not None:
             self.owner.on_over(Ending(kind, text, self._in_sync, refusal, self._unusable), self.status)

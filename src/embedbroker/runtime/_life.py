@@ -102,7 +102,7 @@ class Life:
         self.vm_name = ""
         #: Why it could not begin to serve although it may.
         self.refusal: ResourceAllocationException | None = None
-        #: Whether the start of the broker raises that.
+        #: Whether the start of the broker raises that, and any other reason for which it never served.
         self.start_raises = False
         self._node, self._disk = self._open(disk, locks)
 
@@ -194,11 +194,23 @@ class Life:
             if period_ms > 0:
                 nursery.start_soon(followed.run, period_ms / 1000)
 
+    def _log_failure(self) -> None:
+        """Log why the broker ends without a request, unless the start of the broker raises that."""
+        failure = self.host.failure
+        if failure is not None and (self.serves or not self.start_raises):
+            end = (
+                "the broker stops, and another one waits in its place as backup"
+                if self.host.restarts
+                else "the broker stops"
+            )
+            self._logger.error("%s: %s", end, failure)
+
     def _on_role(self, role: Role, in_sync: bool) -> None:
         """Publish the role. A broker is live only when it can be reached, so that role waits for the listeners."""
         self.waits_or_serves.set()
         self._watch.note_sync(in_sync)
         if role is Role.STOPPED:
+            self._log_failure()
             # A broker that stopped by itself releases what another one waits for; its owner does not have to request
             # that.
             self.close()

@@ -539,7 +539,7 @@ class NodeHost:
         return closed
 
     def _end(self, stopped: Stopped) -> None:
-        self.world.note(self.name, "has stopped")
+        self.world.note(self.name, "has stopped", *([] if stopped.failure is None else [stopped.failure]))
         self.node = None
         # A life that ends by itself may leave work to a thread, which is through before its locks are free.
         self._works.end()

@@ -393,6 +393,28 @@ def test_each_test_has_the_runner_that_it_requests(inner: Inner) -> None:
     )
 
 
+_OF_A_MODE = """
+async def test_automatic(session, embedded_broker, request):
+    await session.create_producer(ORDERS).send("it works")
+    await embedded_broker.wait_for(queue="orders", count=1)
+    print(f"ran in {runner()}.")
+"""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "mode", "loops"),
+    [
+        ("pytest_trio.plugin", "trio_mode=true", ["trio"]),
+        ("anyio.pytest_plugin", "anyio_mode=auto", ["asyncio", "trio"]),
+    ],
+)
+def test_a_mode_of_a_plugin_chooses_the_event_loop(inner: Inner, plugin: str, mode: str, loops: list[str]) -> None:
+    pytest.importorskip(plugin.partition(".")[0])
+    result = inner(_ASYNCIO + _FIXTURES + _OF_A_MODE, "-s", "-p", plugin, "-o", mode)
+    result.assert_outcomes(passed=len(loops))
+    result.stdout.fnmatch_lines_random([f"*ran in {loop}.*" for loop in loops])
+
+
 def test_a_fault_that_fails_after_the_body_of_its_test_fails_the_test(inner: Inner) -> None:
     test = """
 import asyncio, threading

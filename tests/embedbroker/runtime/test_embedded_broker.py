@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 import trio
 
-from embedbroker import AddressConfiguration, BrokerConfig, EmbeddedBroker, QueueConfiguration, Role, User
+from embedbroker import (
+    AddressConfiguration,
+    BrokerConfig,
+    EmbeddedBroker,
+    QueueConfiguration,
+    Role,
+    SharedStoreBackup,
+    User,
+)
 from embedbroker.node import Input, Output
 from embedbroker.runtime._disk import FileDisk
 from embedbroker.runtime._embedded import life_of
@@ -135,6 +143,22 @@ async def test_a_port_in_use_is_named_once_by_what_is_raised(caplog: pytest.LogC
             async with EmbeddedBroker(port=port):
                 pass
         assert caplog.records == []
+
+
+async def test_a_damaged_journal_is_named_once_and_in_a_backup_by_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (1, 2):
+        (tmp_path / f"segment-000000000{number}.journal").write_bytes(bytes(range(256)) * 256)
+    with pytest.raises(BrokerFailed, match="the journal is damaged: segment-0000000001"):
+        async with EmbeddedBroker(data_directory=tmp_path):
+            pass
+    assert caplog.records == []
+    # Its start has returned by then.
+    async with EmbeddedBroker(data_directory=tmp_path, ha_policy=SharedStoreBackup()) as backup:
+        assert "the journal is damaged" in await backup.wait_failed()
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert line.startswith("the broker stops: the journal is damaged: segment-0000000001")
 
 
 async def test_a_directory_has_one_broker_at_a_time(tmp_path: Path) -> None:

@@ -44,7 +44,6 @@ class ReplicationActivation:
     """The activation of one broker start. ``gives_way`` is set when it ends in favour of a primary."""
 
     needs_room = False
-    waits_for_room = False
     sure_until = inf
 
     def __init__(
@@ -87,7 +86,7 @@ class ReplicationActivation:
             self._on_replication,
         )
         self._election = Election(
-            policy, cluster, self._electorate, self._node_record, self._lease, self._log, self._backup_role.warn
+            policy, cluster, self._electorate, self._node_record, self._lease, self._log, self._backup_role.report_once
         )
         self._cold_start: ColdStartAgreement | None = None
         if self._node_record.votes:

@@ -262,7 +262,11 @@ class BackupRole:
         self._log(False, text)
 
     def warn(self, text: str) -> None:
+        """Log a warning once, although its cause may repeat."""
+        self.report_once(True, text)
+
+    def report_once(self, warning: bool, text: str) -> None:
         """Log a text once, although its cause may repeat."""
         if text not in self._logged and len(self._logged) < _LOGGED_MAX:
             self._logged[text] = None
-            self._log(True, text)
+            self._log(warning, text)

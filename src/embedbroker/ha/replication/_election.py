@@ -25,7 +25,7 @@ __all__ = ["Election"]
 class Election:
     """One instance per broker start, for all attempts. A method that may end an attempt returns the event.
 
-    ``log`` reports to the operator what follows, ``warn`` why the broker waits.
+    ``log`` reports to the operator what follows, ``report_once`` why the broker waits.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Election:
         node_record: NodeRecord,
         lease: LeaseHolder | None,
         log: Callable[[bool, str], None],
-        warn: Callable[[str], None],
+        report_once: Callable[[bool, str], None],
     ) -> None:
         self._policy = policy
         self._cluster = cluster
@@ -44,7 +44,7 @@ class Election:
         self._node_record = node_record
         self._lease = lease
         self._log = log
-        self._warn = warn
+        self._report_once = report_once
         self.vote_round: VoteRound | None = None
         #: The vote is about data from before: no active broker was lost.
         self.starts = False
@@ -82,7 +82,9 @@ class Election:
         if event is Event.GRANTED:
             return event
         if attempt.verdict is locks.AttemptResult.STALE:
-            self._warn(f"may not be live, and waits as backup: {attempt.text}")
+            # A backup that starts again has an older copy: another broker was live meanwhile.
+            warning = isinstance(self._policy, ReplicationPrimary)
+            self._report_once(warning, f"may not be live, and waits as backup: {attempt.text}")
             if attempt.epoch == self._node_record.record.epoch:
                 # The answer is about the data of that moment, not about other data that is here by now.
                 self._node_record.believe_stale()
@@ -92,7 +94,7 @@ class Election:
                 if attempt.verdict is locks.AttemptResult.FAILED
                 else "waits as backup"
             )
-            self._warn(f"{why}: {attempt.text}")
+            self._report_once(True, f"{why}: {attempt.text}")
         return event
 
     # -- votes ---------------------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ class Election:
                 text += vote_round.summary
             self._log(False, text)
             return event
-        self._warn(f"does not {what}: {vote_round.summary if rival is None else f'{rival} is live'}")
+        self._report_once(True, f"does not {what}: {vote_round.summary if rival is None else f'{rival} is live'}")
         if not self._policy.vote_on_replication_failure:
             # An active broker that requests no votes may go on without this copy, and no other broker would notice.
             self._node_record.note_left_behind()

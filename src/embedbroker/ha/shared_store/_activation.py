@@ -96,11 +96,6 @@ class SharedStoreActivation:
         """Return True if it is active only with room to write: a backup without room waits until there is some."""
         return self._claim.restarts
 
-    @property
-    def waits_for_room(self) -> bool:
-        """Return True if another node must wait in place of this one until there is room to write."""
-        return self._lacks_room and self.restarts
-
     def begin(self, now: Instant) -> None:
         self._claim.begin(now.monotonic)
 

@@ -66,8 +66,13 @@ def test_that_older_data_is_stale_says_nothing_of_what_came_since(asked_with: in
     said: list[str] = []
     electorate = cast(Electorate, None)
     node_record = NodeRecord(BACKUP, record_file, electorate, has_manager=True)
+
+    def report(warning: bool, text: str) -> None:
+        said.append(text)
+        assert not warning, "that a backup has older data is ordinary"
+
     election = Election(
-        BACKUP, cast(Membership, None), electorate, node_record, None, lambda warning, text: None, said.append
+        BACKUP, cast(Membership, None), electorate, node_record, None, lambda warning, text: None, report
     )
     event = election.on_attempt(ActivationAttempt(AttemptResult.STALE, asked_with, "another copy is newer"))
     assert record_file.record.in_sync is is_whole and event is Event.REFUSED
