@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 import trio
 
-from embedbroker import AcceptorConfig, AddressConfiguration, EmbeddedBroker, QueueConfiguration, ThreadedBroker
+from embedbroker import (
+    AcceptorConfig,
+    AddressConfiguration,
+    AddressSettings,
+    EmbeddedBroker,
+    MessageLoadBalancing,
+    QueueConfiguration,
+    ThreadedBroker,
+)
 from embedbroker.cluster import MemberUp
 from embedbroker.config import ClusterConnection, ReplicationBackup, Role
 from embedbroker.runtime._embedded import life_of
@@ -27,6 +35,8 @@ from tests.interop.three_nodes import consumers, formed, send, sessions, texts_o
 SECONDS_MAX = 90
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
 USER, PASSWORD = "cluster-user", "cluster-password"
+QUEUES = ("orders", "moved")
+_MOVES = "<address-setting match='moved'><redistribution-delay>0</redistribution-delay></address-setting>"
 
 
 @pytest.fixture
@@ -38,19 +48,26 @@ def other_port() -> int:
 @pytest.fixture
 def theirs(tmp_path: Path, other_port: int) -> Iterator[ArtemisBroker]:
     """An Artemis that looks for one other broker."""
-    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{other_port}", "--queues", "orders"]
+    names = ["--name", "theirs", "--static-cluster", f"tcp://127.0.0.1:{other_port}", "--queues", ",".join(QUEUES)]
     options = ["--clustered", "--cluster-user", USER, "--cluster-password", PASSWORD, *names]
-    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options) as running:
+    changes = {"<address-settings>": f"<address-settings>{_MOVES}"}
+    with ArtemisBroker(tmp_path / "artemis", memory="512M", options=options, changes=changes) as running:
         yield running
 
 
-def ours(theirs: ArtemisBroker, port: int, password: str = PASSWORD) -> ThreadedBroker:
+def ours(
+    theirs: ArtemisBroker,
+    port: int,
+    password: str = PASSWORD,
+    how: MessageLoadBalancing = MessageLoadBalancing.ON_DEMAND,
+) -> ThreadedBroker:
     return EmbeddedBroker.in_thread(
         name="ours",
         port=port,
-        addresses={"orders": AddressConfiguration(anycast={"orders": QueueConfiguration()})},
+        addresses={name: AddressConfiguration(anycast={name: QueueConfiguration()}) for name in QUEUES},
+        address_settings={"moved": AddressSettings(redistribution_delay_ms=0)},
         connectors={"theirs": theirs.url},
-        cluster_connections=ClusterConnection(static_connectors=("theirs",)),
+        cluster_connections=ClusterConnection(static_connectors=("theirs",), message_load_balancing=how),
         cluster_user=USER,
         cluster_password=password,
     )
@@ -98,12 +115,26 @@ async def test_artemis_refuses_a_wrong_cluster_password_and_shares_messages_with
     assert said.startswith(f"theirs (127.0.0.1:{theirs.port}) refuses the cluster user and password: ")
     with ours(theirs, other_port) as broker:
         async with sessions({"theirs": theirs.url, "ours": broker.url}) as nodes:
-            await formed(nodes, ["orders"])
+            await formed(nodes, QUEUES)
             async with consumers(nodes, "orders", nodes) as found:
                 for name, session in nodes.items():
                     await send(session, "orders", [name] * 20)
                 for consumer in found.values():
                     assert Counter(await texts_of(consumer, 20)) == dict.fromkeys(nodes, 10)
+            for source, target in (("ours", "theirs"), ("theirs", "ours")):
+                texts = [f"{source} {number}" for number in range(20)]
+                await send(nodes[source], "moved", texts)
+                async with consumers(nodes, "moved", [target]) as found:
+                    assert await texts_of(found[target], 20) == texts
+    with ours(theirs, other_port, how=MessageLoadBalancing.STRICT) as broker:
+        async with sessions({"theirs": theirs.url, "ours": broker.url}) as nodes:
+            await formed(nodes, QUEUES)
+            # Without consumers, ours shares messages out, and Artemis keeps them.
+            for name, session in nodes.items():
+                await send(session, "orders", [name] * 20)
+            async with consumers(nodes, "orders", nodes) as found:
+                assert Counter(await texts_of(found["ours"], 10)) == {"ours": 10}
+                assert Counter(await texts_of(found["theirs"], 30)) == {"ours": 10, "theirs": 20}
 
 
 _SECOND_CLUSTER = """<cluster-connection name="second"><address>two</address><connector-ref>here</connector-ref>

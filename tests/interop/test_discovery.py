@@ -17,6 +17,7 @@ from embedclient.model import MulticastGroup
 from embedclient.transport import SystemDatagrams
 from tests.embedbroker.runtime.test_cluster_of_brokers import until_known
 from tests.interop.artemis import ArtemisBroker, command_line, free_port
+from tests.interop.three_nodes import consumers, send, sessions, texts_of
 
 SECONDS_MAX = 90
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(180)]
@@ -114,7 +115,10 @@ async def test_a_client_of_artemis_finds_our_broker() -> None:
 async def test_a_broker_of_either_kind_finds_the_other_by_its_datagrams(
     theirs: ArtemisBroker, group: MulticastGroup, finds: bool
 ) -> None:
-    """Ours either listens only, or announces itself only: no connector of the other is configured anywhere."""
+    """Ours either listens only, or announces itself only: no connector of the other is configured anywhere.
+
+    Messages go both ways in the end.
+    """
     place = (group.address, group.port, group.local_bind_address)
     ours = EmbeddedBroker(
         name="ours",
@@ -130,3 +134,9 @@ async def test_a_broker_of_either_kind_finds_the_other_by_its_datagrams(
         await until_known(ours, "ours")
         await trio.to_thread.run_sync(theirs.start)
         await until_known(ours, "ours", "artemis")
+        urls = {"theirs": theirs.url, "ours": ours.url}
+        async with sessions(urls) as nodes:
+            for source, target in (("ours", "theirs"), ("theirs", "ours")):
+                async with consumers(nodes, "found", [target]) as at:
+                    await send(nodes[source], "found", [f"{source} {number}" for number in range(5)])
+                    assert await texts_of(at[target], 5) == [f"{source} {number}" for number in range(5)]
