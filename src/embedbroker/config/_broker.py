@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Protocol, get_args
 
 from attrs import Attribute, field, fields, frozen
@@ -550,7 +551,7 @@ class BrokerConfig:
         named = [each for each in self.cluster_connections if wanted in (None, each.name)]
         return named[0] if named else None
 
-    @property
+    @cached_property
     def listens_at(self) -> tuple[AcceptorConfig, ...]:
         """The places where the broker listens: ``acceptors``, or the one that ``host`` and others describe."""
         if self.acceptors:

@@ -335,8 +335,10 @@ class Observers:
     def _overridden(self, observer: Observer) -> Iterator[tuple[Subscribers, Callable[..., None]]]:
         is_decision = observer.when is When.DECISION
         base, events = (DecisionObserver, self.decision) if is_decision else (CommitObserver, self.commit)
+        classes = type(observer).__mro__
+        own = set[str]().union(*map(vars, classes[: classes.index(base)]))
         for name in events.__slots__:
-            if getattr(type(observer), name) is not getattr(base, name):
+            if name in own:
                 yield getattr(events, name), getattr(observer, name)
 
     @property

@@ -66,8 +66,12 @@ class Following:
         self._kernel = node.kernel
         if self.role is _LIVE or self.role is _ACTIVATING:
             assert self.surroundings is not None, "what serves has a place"
-            self.surroundings.ledger.stepped(node.kernel, node.gate.confirmed)
-        self._around.waiting.changed()
+            ledger = self.surroundings.ledger
+            if ledger.unsafe or ledger.kernel is not node.kernel:
+                ledger.stepped(node.kernel, node.gate.confirmed)
+        waiting = self._around.waiting
+        if waiting.waiters:
+            waiting.changed()
 
     # -- what is known -------------------------------------------------------------------------------------------
 

@@ -35,12 +35,12 @@ class GroupLedger(CommitObserver):
     def __init__(self, now: Callable[[], float]) -> None:
         self.ledger = Ledger()
         self._now = now
-        self._kernel: Kernel | None = None
+        self.kernel: Kernel | None = None
         #: Where a broker collects what happens to another one. No message of a client, and many in a cluster.
         self._unaccounted = ""
         self._known: dict[str, None] = {}
         self._settled: dict[str, None] = {}
-        self._unsafe: deque[_Unsafe] = deque()
+        self.unsafe: deque[_Unsafe] = deque()
         self._was_killed = False
 
     def stepped(self, kernel: Kernel, confirmed: int) -> None:
@@ -49,14 +49,14 @@ class GroupLedger(CommitObserver):
         ``confirmed`` is less than its store has reached when it stops without its backup: the journal ends in order,
         and what was not on both disks must not be confirmed to any client.
         """
-        if kernel is not self._kernel:
-            if self._kernel is not None:
+        if kernel is not self.kernel:
+            if self.kernel is not None:
                 self._end()
-            self._kernel = kernel
+            self.kernel = kernel
             self._unaccounted = kernel.config.management_notification_address
             kernel.observers.subscribe(self)
-        while self._unsafe and self._unsafe[0].point <= confirmed:
-            sure = self._unsafe.popleft()
+        while self.unsafe and self.unsafe[0].point <= confirmed:
+            sure = self.unsafe.popleft()
             if sure.is_settlement:
                 self.ledger.acknowledged(sure.queue, sure.key, self._now())
             else:
@@ -64,14 +64,14 @@ class GroupLedger(CommitObserver):
 
     def ended(self, kernel: Kernel | None) -> None:
         """Record that a broker serves no more, however it ended: what was not safe by then is in doubt."""
-        if self._kernel is not None and kernel is not self._kernel:
+        if self.kernel is not None and kernel is not self.kernel:
             return  # the next one serves already, and what was not safe is known since it began
         self._end()
 
     def _end(self) -> None:
-        self._kernel = None
-        while self._unsafe:
-            lost = self._unsafe.popleft()
+        self.kernel = None
+        while self.unsafe:
+            lost = self.unsafe.popleft()
             if lost.is_settlement:
                 self.ledger.acknowledgement_in_doubt(lost.queue, lost.key)
             else:
@@ -98,7 +98,7 @@ class GroupLedger(CommitObserver):
                 self.ledger.subscribe(queue.name, queue.name, durable=queue.durable)
             # Settlements may come in any order: each message is its own stream.
             self.ledger.sent(key, queue.name, self._now(), producer=key, durable=message.durable and queue.durable)
-            self._unsafe.append(_Unsafe(self._point(), queue.name, key, False))
+            self.unsafe.append(_Unsafe(self._point(), queue.name, key, False))
 
     def settled(self, queue: Queue, reference: Reference, outcome: Outcome, transaction: CommittedWork | None) -> None:
         if queue.definition.address == self._unaccounted:
@@ -112,7 +112,7 @@ class GroupLedger(CommitObserver):
         self.ledger.delivered(queue.name, key, self._now(), redelivered=key in self._settled)
         self._settled[key] = None
         self.ledger.acknowledging(queue.name, key)
-        self._unsafe.append(_Unsafe(self._point(), queue.name, key, True))
+        self.unsafe.append(_Unsafe(self._point(), queue.name, key, True))
 
     def queue_removed(self, queue: Queue) -> None:
         if self.ledger.knows(queue.name):
@@ -120,14 +120,14 @@ class GroupLedger(CommitObserver):
             self.ledger.resume(queue.name)
 
     def _point(self) -> int:
-        assert self._kernel is not None, "an event of a kernel that is not followed"
-        return self._kernel.store.point()
+        assert self.kernel is not None, "an event of a kernel that is not followed"
+        return self.kernel.store.point()
 
     # -- results -------------------------------------------------------------------------------------------------
 
     def lost(self) -> list[str]:
         """Return keys of messages that were safe, are not settled, and are in no queue of the broker that serves."""
-        kernel = self._kernel
+        kernel = self.kernel
         if kernel is None:
             return []
         found: list[str] = []

@@ -284,15 +284,27 @@ class _Flow:
 
     def put(self, data: Buffer) -> int:
         room = _PIPE_LIMIT_BYTES - self.size_bytes
-        taken = data if type(data) is bytes and len(data) <= room else bytes(memoryview(data)[:room])
-        if not taken or self.reader_gone:
-            return len(taken)
-        passing = 0 if self.passes_nothing else self._link.share_that_passes(self.way, len(taken))
-        self._append(taken if passing is None else taken[:passing])
+        size, link = len(data), self._link
+        if type(data) is not bytes or size > room:
+            data = bytes(memoryview(data)[:room])
+            size = len(data)
+        if not size or self.reader_gone:
+            return size
+        if not self.passes_nothing and link._left[self.way] is None:
+            # As most sends: straight to the reader.
+            if link._delay_s[self.way]:
+                self._last_due = max(self._last_due, link.arrival(self.way))
+            self._pieces.append((self._last_due, data))
+            self.size_bytes += size
+            if self._reader is not None:
+                self.wake_reader()
+            return size
+        passing = 0 if self.passes_nothing else link.share_that_passes(self.way, size)
+        self._append(data if passing is None else data[:passing])
         if passing is not None:
-            self._link.dropped(self._connection.ends[0].called)
+            link.dropped(self._connection.ends[0].called)
             self._connection.break_off("reset", lose=False)
-        return len(taken)
+        return size
 
     def due_after(self, seconds: float) -> None:
         """Let what is sent from now on arrive later. Bytes stay in order, so one pause is enough."""
@@ -319,6 +331,15 @@ class _Flow:
                 assert self._reader is None, "a pipe has one reader at each end"
                 self._reader = trio.lowlevel.current_task()
                 await trio.lowlevel.wait_task_rescheduled(self._abandon_wait)
+                if self._pieces and not self._link._held[self.way]:
+                    due, data = self._pieces[0]
+                    if not due and self.size_bytes == len(data) <= max_bytes:
+                        # As most reads: the only piece, and due at once.
+                        self._pieces.popleft()
+                        self.size_bytes = 0
+                        if self.writers:
+                            self.writers.unpark_all()
+                        return data
             elif due and due > trio.current_time():
                 with trio.move_on_at(due):
                     await self._wait()

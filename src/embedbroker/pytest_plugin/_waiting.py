@@ -51,16 +51,14 @@ class Waiting:
     """The pending waits of one test."""
 
     def __init__(self) -> None:
-        self._waiters: dict[_Waiter, None] = {}
+        self.waiters: dict[_Waiter, None] = {}
 
     def changed(self) -> None:
         """Evaluate all conditions: a broker may have changed."""
-        if not self._waiters:
-            return
-        for waiter in list(self._waiters):
+        for waiter in list(self.waiters):
             if waiter.look():
                 # The first result counts: steps until its task continues are not looked at.
-                del self._waiters[waiter]
+                del self.waiters[waiter]
 
     async def until(self, holds: Callable[[], bool], timeout: float | None, wanted: str, found: Describe) -> None:
         """Wait until ``holds``.
@@ -74,12 +72,12 @@ class Waiting:
         check_seconds("a time-out", seconds)
         waiter = _Waiter(holds)
         if not waiter.look():
-            self._waiters[waiter] = None
+            self.waiters[waiter] = None
         try:
             with trio.move_on_after(seconds) as scope:
                 await waiter.wait()
                 await trio.lowlevel.checkpoint()
         finally:
-            self._waiters.pop(waiter, None)
+            self.waiters.pop(waiter, None)
         if scope.cancelled_caught:
             raise WaitTimeout(f"{wanted}: not within {seconds:g} s\n{await found()}")

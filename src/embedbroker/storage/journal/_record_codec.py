@@ -54,10 +54,11 @@ pages stay in separate files, with records that refer to them (flag LARGE is res
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from struct import Struct, pack, unpack_from
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from attrs import Attribute, asdict, fields
 
@@ -174,7 +175,10 @@ _KINDS = {
 }
 
 # The definitions whose fields are plain values.
-_FLAT = (AddressDefinition, QueueDefinition)
+_FLAT: Final[dict[type, tuple[Sequence[Attribute[object]], Callable[[object], tuple[object, ...]]]]] = {
+    each: (fields(each), attrgetter(*(attribute.name for attribute in fields(each))))
+    for each in (AddressDefinition, QueueDefinition)
+}
 _TO_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # Fields of definitions that are left out at their default: records without them are those of earlier versions.
 _LATER_FIELDS = {"group_rebalance_pause_dispatch", "enabled", "configuration_managed", "internal"}
@@ -346,12 +350,12 @@ def _recorded(definition: Definition) -> dict[str, object]:
     if type(definition) not in _FLAT:
         return asdict(definition, filter=_is_recorded)
     # A queue for each member of a cluster comes here, and each takes its definition apart.
-    found: dict[str, object] = {}
-    for attribute in fields(type(definition)):
-        value = getattr(definition, attribute.name)
-        if value != attribute.default or attribute.name not in _LATER_FIELDS:
-            found[attribute.name] = value
-    return found
+    attributes, values = _FLAT[type(definition)]
+    return {
+        attribute.name: value
+        for attribute, value in zip(attributes, values(definition), strict=True)
+        if value != attribute.default or attribute.name not in _LATER_FIELDS
+    }
 
 
 def _is_recorded(attribute: Attribute[object], value: object) -> bool:
