@@ -325,7 +325,7 @@ class Notifications(CommitObserver):
         self._publish_name(f"{service.value}_STOPPED", name)
 
     def _publish_name(self, kind: str, name: str) -> None:
-        if self._is_wanted:
+        if self._is_wanted and self._interest.includes(kind, None, None):
             properties = Properties()
             properties.set("name", name, _STRING)
             self._publish(kind, properties)

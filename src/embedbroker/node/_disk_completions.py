@@ -32,7 +32,7 @@ class DiskCompletions:
     Completions that come later wait for `release`.
     """
 
-    __slots__ = ("_grants", "_journal", "_late", "_replica_disk", "sure_until")
+    __slots__ = ("_journal", "_late", "_replica_disk", "grants", "sure_until")
 
     def __init__(
         self, journal: storage.Journal | None, replica_disk: ReplicaDisk | None, grants: AtomicFile | None
@@ -40,14 +40,14 @@ class DiskCompletions:
         self.sure_until = math.inf
         self._journal = journal
         self._replica_disk = replica_disk
-        self._grants = grants
+        self.grants = grants
         if self._replica_disk is not None:
             self._replica_disk.grants = grants
         self._late: list[DiskDone | DiskFailed] = []
 
     def collect_grants(self, outputs: list[Output], now: Instant) -> None:
         """Collect the disk work of a voter, unless a replica disk takes it."""
-        grants = self._grants
+        grants = self.grants
         if grants is not None and grants.waits and self._replica_disk is None and now.monotonic <= self.sure_until:
             work = grants.take_work(storage.Lane.RECORD)
             assert work is not None
@@ -61,7 +61,7 @@ class DiskCompletions:
         if self._replica_disk is not None:
             self._replica_disk.on_disk_done(done.batch, done.results)
             return False
-        if self._grants is not None and self._grants.on_disk_done(done.batch, done.results):
+        if self.grants is not None and self.grants.on_disk_done(done.batch, done.results):
             return False
         assert self._journal is not None
         self._journal.on_disk_done(done.batch, done.results, now)
@@ -74,7 +74,7 @@ class DiskCompletions:
             return False
         if self._replica_disk is not None and self._replica_disk.on_disk_failed(failed.batch, failed.fault):
             return False
-        if self._grants is not None and self._grants.on_disk_failed(failed.batch, failed.fault):
+        if self.grants is not None and self.grants.on_disk_failed(failed.batch, failed.fault):
             return False
         assert self._journal is not None
         self._journal.on_disk_failed(failed.batch, failed.fault, now)
@@ -91,4 +91,4 @@ class DiskCompletions:
     def drop(self) -> None:
         """Drop the late completions; they are no longer needed."""
         self._late.clear()
-        self._grants = None
+        self.grants = None

@@ -32,28 +32,29 @@ class OutgoingConnections:
         self._log = log
         self._callers: dict[int, DialHandler] = {}
         self._links: dict[int, ConnectionPort] = {}
-        self._dirty: list[ConnectionPort] = []
-        self._orders: list[Output] = []
+        #: What `collect` has to take: connections with output, and requests.
+        self.dirty: list[ConnectionPort] = []
+        self.orders: list[Output] = []
         self._last = 0
 
     def dial(self, caller: DialHandler, connector: TransportConfiguration, timeout_s: float) -> int:
         """Request a connection; the caller is notified of the outcome."""
         self._last -= 1
         self._callers[self._last] = caller
-        self._orders.append(Dial(self._last, connector, timeout_s))
+        self.orders.append(Dial(self._last, connector, timeout_s))
         return self._last
 
     def hang_up(self, number: int) -> None:
         """Give up a connection that is no longer needed."""
         if self._callers.pop(number, None) is not None:
-            self._orders.append(CloseConnection(number, "not wanted any more"))
+            self.orders.append(CloseConnection(number, "not wanted any more"))
 
     # -- what becomes of it --------------------------------------------------------------------------------------
 
     def on_dialed(self, dialed: Dialed, now: Instant) -> None:
         caller = self._callers.get(dialed.connection)
         if caller is not None:
-            link = ConnectionPort(dialed.connection, dialed.peer, self._config.output_high_water_bytes, self._dirty)
+            link = ConnectionPort(dialed.connection, dialed.peer, self._config.output_high_water_bytes, self.dirty)
             self._links[dialed.connection] = link
             caller.opened(link, now)
 
@@ -85,11 +86,9 @@ class OutgoingConnections:
     # -- the end of a step ---------------------------------------------------------------------------------------
 
     def collect(self, outputs: list[Output], now: Instant) -> None:
-        """Collect the requests and the output gathered since the last call."""
-        if not self._dirty and not self._orders:
-            return
+        """Collect the requests and the output gathered since the last call, if there are any."""
         bytes_max = self._config.output_bytes_max
-        for link in self._dirty:
+        for link in self.dirty:
             if link.out:
                 outputs.append(SendBytes(link.id, link.take()))
             if link.room + link.excess < link.high_water - bytes_max and link.alive:
@@ -101,7 +100,7 @@ class OutgoingConnections:
                 link.close_reason = None
                 self._links.pop(link.id, None)
                 self._callers.pop(link.id, None)
-        self._dirty.clear()
-        if self._orders:
-            outputs += self._orders
-            self._orders.clear()
+        self.dirty.clear()
+        if self.orders:
+            outputs += self.orders
+            self.orders.clear()

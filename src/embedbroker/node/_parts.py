@@ -256,8 +256,12 @@ class ClusterPart(Part):
                 due = cluster.next_deadline()
                 if due is not None and step.now.monotonic >= due:
                     cluster.on_time()
-        self._dials.collect(step.outputs, step.now)
-        self._completions.collect_grants(step.outputs, step.now)
+        # In each step, and there is seldom anything: looked at here, without a call.
+        dials, completions = self._dials, self._completions
+        if dials.dirty or dials.orders:
+            dials.collect(step.outputs, step.now)
+        if completions.grants is not None and completions.grants.requests:
+            completions.collect_grants(step.outputs, step.now)
 
     def next_deadline(self, now: Instant) -> float | None:
         # Called in each step: nearly every broker has one.
@@ -339,7 +343,9 @@ class BridgesPart(Part):
 
     def run(self, step: CurrentStep) -> None:
         self._bridges.run(step.now)
-        self._dials.collect(step.outputs, step.now)
+        dials = self._dials
+        if dials.dirty or dials.orders:
+            dials.collect(step.outputs, step.now)
 
     def next_deadline(self, now: Instant) -> float | None:
         return self._bridges.next_deadline(now)

@@ -94,7 +94,12 @@ class StepSchedule:
         if not self._is_known:
             self._seldom_due = _earliest(self._seldom_timed, None, now)
             self._is_known = self._seldom_due is None or self._seldom_due > now.monotonic
-        earliest = _earliest(self._timed, self._seldom_due, now)
+        # As `_earliest`: here in each step.
+        earliest = self._seldom_due
+        for next_deadline in self._timed:
+            due = next_deadline(now)
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
         if earliest is None:
             self.due = math.inf
         elif earliest > now.monotonic:  # steps of traffic continue work that was left, too

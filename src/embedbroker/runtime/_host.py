@@ -199,6 +199,8 @@ class Host:
     ) -> None:
         self.node = node
         self.ready = trio.Event()
+        # Until then; looked at with each read.
+        self._is_starting = True
         self.stopped = trio.Event()
         self.failure: str | None = None
         self.restarts = False
@@ -341,7 +343,7 @@ class Host:
             self.failure = reason
             self._abandon_requests()
             self.stopped.set()
-            self.ready.set()
+            self._end_start()
 
     @enable_ki_protection
     async def serve(self, listener: Listener, acceptor: int) -> None:
@@ -401,11 +403,15 @@ class Host:
         self._inputs.append(input)
         if self._stepping:
             return
-        if self.ready.is_set():
-            self._step_inputs()
-        else:
+        if self._is_starting:
             with CollectorPaused():
                 self._step_inputs()
+        else:
+            self._step_inputs()
+
+    def _end_start(self) -> None:
+        self._is_starting = False
+        self.ready.set()
 
     def _step_inputs(self) -> None:
         self._stepping = True
@@ -461,7 +467,7 @@ class Host:
             case HostTask():
                 self._nursery.start_soon(self._do_task, output)
             case Ready():
-                self.ready.set()
+                self._end_start()
             case RoleChanged():
                 self._on_role(output.role, output.in_sync)
             case LetBrokersIn(wanted):
@@ -478,7 +484,7 @@ class Host:
                 self.restarts = output.restarts
                 self._abandon_requests()
                 self.stopped.set()
-                self.ready.set()
+                self._end_start()
                 self._on_role(Role.STOPPED, False)
             # Last: without a journal nothing loads the lock types.
             case locks.LockWork() | locks.LeaseWork() if self._lock_lane is not None:

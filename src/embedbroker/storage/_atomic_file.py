@@ -57,17 +57,18 @@ class AtomicFile:
         self._under_way = 0
         self._on_done: _Then | None = None
         self._on_failed: _Failed | None = None
-        self._waiting: deque[_Work] = deque()
+        #: Work that was requested and not taken.
+        self.requests: deque[_Work] = deque()
 
     @property
     def is_idle(self) -> bool:
         """Return True if all requested work is done."""
-        return not self._waiting and not self._under_way
+        return not self.requests and not self._under_way
 
     @property
     def waits(self) -> bool:
         """Return True if there is work to take."""
-        return bool(self._waiting) and not self._under_way and self.failure is None
+        return bool(self.requests) and not self._under_way and self.failure is None
 
     def read(self, then: Callable[[bytes | None], None]) -> None:
         """Read the file; ``then`` receives its text, or None without a file.
@@ -80,7 +81,7 @@ class AtomicFile:
             assert isinstance(names, tuple)
             self.names = names
             if self._name in names:
-                self._waiting.appendleft(((Read(self._name, 0, self._size_max),), understand, None))
+                self.requests.appendleft(((Read(self._name, 0, self._size_max),), understand, None))
             else:
                 then(None)
 
@@ -89,7 +90,7 @@ class AtomicFile:
             assert isinstance(text, bytes)
             then(text)
 
-        self._waiting.append(((ListFiles(),), look, None))
+        self.requests.append(((ListFiles(),), look, None))
 
     def replace(self, text: bytes, then: Callable[[], None], on_failed: _Failed | None = None) -> None:
         """Replace the text; ``then`` is called when the new one survives a power cut.
@@ -104,13 +105,13 @@ class AtomicFile:
             Rename(self._new_name, self._name),
             SyncDirectory(),
         )
-        self._waiting.append((operations, lambda _results: then(), on_failed))
+        self.requests.append((operations, lambda _results: then(), on_failed))
 
     def take_work(self, lane: Lane) -> DiskWork | None:
         """Return the next work for the disk."""
         if not self.waits:
             return None
-        operations, self._on_done, self._on_failed = self._waiting.popleft()
+        operations, self._on_done, self._on_failed = self.requests.popleft()
         self._last -= 1
         self._under_way = self._last
         return DiskWork(lane, self._under_way, operations)
