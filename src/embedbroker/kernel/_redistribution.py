@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from itertools import repeat
+from itertools import chain, repeat
 
 from embedbroker.config import AddressSettingsRepository, MessageLoadBalancing
 from embedclient.errors import RemoteProtocolError
@@ -335,10 +335,13 @@ class Redistribution:
         """Move what was given to a taker, in a later step."""
         if taker not in self._expected:
             self._expected[taker] = None
-            self._deferred.add(self._move_given(taker))
+            self._deferred.add(chain.from_iterable(self._move_given(taker)))
 
-    def _move_given(self, taker: _Taker) -> Iterator[None]:
-        """Move what was given, with runs of what follows it, and make room for the next."""
+    def _move_given(self, taker: _Taker) -> Iterator[Iterable[None]]:
+        """Move what was given, with runs of what follows it, and make room for the next.
+
+        Yields the cost of each portion, as steps of deferred work.
+        """
         if self._expected.pop(taker, self) is self:
             # It was cancelled.
             return
@@ -353,7 +356,7 @@ class Redistribution:
                 return
             cost, has_more = self._move_portion(taker, given, only)
             taker.has_turn = taker.has_turn and not has_more
-            yield from repeat(None, cost)
+            yield repeat(None, cost)
             if self._active.get(queue) is not taker:
                 return
             if not has_more:
@@ -366,7 +369,7 @@ class Redistribution:
     def move_more(self, taker: _Taker) -> None:
         """Move more in a later step. It is not given: messages deep in the backlog stay plain values."""
         self._expected[taker] = None
-        self._deferred.add(self._move_given(taker))
+        self._deferred.add(chain.from_iterable(self._move_given(taker)))
 
     def _hold(self, taker: _Taker, given: list[Reference], target: Queue) -> None:
         """Leave all messages where they are until few are left in a store-and-forward queue."""

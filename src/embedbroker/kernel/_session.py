@@ -573,20 +573,23 @@ class Session:
 
     def _accept_each(self, consumer: Consumer, message_ids: Sequence[int]) -> None:
         unsettled = consumer.unsettled
+        oldest = unsettled.oldest
         taken: list[Reference] = []
         for message_id in message_ids:
-            reference = unsettled.oldest.pop(message_id, None)
+            reference = oldest.pop(message_id, None)
             if reference is not None:
-                if not unsettled.oldest:
+                if not oldest:
                     unsettled.trim()
+                    oldest = unsettled.oldest
             elif message_id in unsettled:
                 reference = unsettled.pop(message_id)
+                oldest = unsettled.oldest
             else:
                 continue
             taken.append(reference)
             if len(taken) == AT_ONCE_MAX:
                 self._accept(consumer, taken)
-                taken = []
+                taken, oldest = [], unsettled.oldest
         if taken:
             self._accept(consumer, taken)
 

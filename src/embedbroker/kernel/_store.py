@@ -86,8 +86,8 @@ class Store(Protocol):
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         """Record an id that came with a message: it is in force, or will be with the commit."""
 
-    def forget_duplicate_id(self, number: int) -> None:
-        """Record that an id is no longer in force, because newer ones took its place."""
+    def forget_duplicate_ids(self, numbers: Sequence[int]) -> None:
+        """Record that ids are no longer in force, because newer ones took their places."""
 
     def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
         """Record that the ids with these numbers are no longer in force: all that an address has."""
@@ -174,7 +174,7 @@ class MemoryStore:
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         pass
 
-    def forget_duplicate_id(self, number: int) -> None:
+    def forget_duplicate_ids(self, numbers: Sequence[int]) -> None:
         pass
 
     def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:

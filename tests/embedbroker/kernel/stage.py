@@ -94,8 +94,8 @@ class LaggingStore:
     def add_duplicate_id(self, entry: DuplicateId, transaction_id: int) -> None:
         self._note("id", entry.number, entry.value, transaction_id)
 
-    def forget_duplicate_id(self, number: int) -> None:
-        self.records.append(("forget", number))
+    def forget_duplicate_ids(self, numbers: Sequence[int]) -> None:
+        self.records += [("forget", number) for number in numbers]
 
     def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
         self._note("clear ids", address_id, list(numbers))

@@ -135,8 +135,8 @@ class ModelState:
         elif entry.address_id in self.addresses:
             self.duplicate_ids.setdefault(entry.address_id, []).append(entry)
 
-    def forget_duplicate_id(self, number: int) -> None:
-        self.forgotten.add(number)
+    def forget_duplicate_ids(self, numbers: Sequence[int]) -> None:
+        self.forgotten.update(numbers)
 
     def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
         self.duplicate_ids.pop(address_id, None)

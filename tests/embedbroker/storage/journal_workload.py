@@ -158,7 +158,7 @@ class Workload:
         for entries in self.state.duplicate_ids.values():
             left = [entry.number for entry in entries if entry.number not in self.state.forgotten]
             if len(left) > 2:
-                return "forget_duplicate_id", (left[0],)
+                return "forget_duplicate_ids", ((left[0],),)
         return None
 
     def _clear(self) -> Call | None:

@@ -367,8 +367,11 @@ class DuplicateIds:
 
     def _make_room(self, cache: IdCache, size: int) -> None:
         """Forget the oldest ids of a cache beyond its size, and ids of all addresses beyond the limit in bytes."""
-        while len(cache) > size:
+        excess = len(cache.numbers) - size
+        if excess == 1:
             self._drop_oldest(cache)
+        elif excess > 1:
+            self._drop_run(cache, excess)
         while self.used_bytes > self.limit_bytes and self._caches:
             if not self._has_logged:
                 self._has_logged = True
@@ -508,9 +511,22 @@ class DuplicateIds:
         if not cache.numbers:
             del self._caches[cache]
 
+    def _drop_run(self, cache: IdCache, count: int) -> None:
+        """Drop several of the oldest ids of a cache."""
+        popitem = cache.numbers.popitem
+        dropped = [popitem(last=False) for _ in range(count)]
+        size_bytes = ENTRY_OVERHEAD_BYTES * count + sum([len(value) for value, _ in dropped])
+        self.used_bytes -= size_bytes
+        cache.used_bytes -= size_bytes
+        numbers = [number for _, number in dropped if number]
+        if numbers:
+            self._store.forget_duplicate_ids(numbers)
+        if not cache.numbers:
+            del self._caches[cache]
+
     def _forget(self, number: int) -> None:
         if number:
-            self._store.forget_duplicate_id(number)
+            self._store.forget_duplicate_ids((number,))
 
 
 def id_with_address(name: str, duplicate_id: bytes) -> bytes:

@@ -28,7 +28,6 @@ class BridgeRun:
     """Messages without the properties of the bridge, their ids, and what the answers repeat.
 
     Attributes:
-        sizes: Sizes of the frames.
         end: End of the last frame.
     """
 
@@ -36,7 +35,6 @@ class BridgeRun:
     messages: list[CoreMessage] = Factory(list)
     duplicate_ids: list[bytes] = Factory(list)
     correlation_ids: list[int] = Factory(list)
-    sizes: list[int] = Factory(list)
     route: bytes = b""
 
 
@@ -62,37 +60,51 @@ def read_run(
         trailer: What follows the messages.
     """
     run = BridgeRun(start)
+    messages, duplicate_ids, correlation_ids = run.messages, run.duplicate_ids, run.correlation_ids
     header, header_size = FRAME_HEADER.unpack_from, FRAME_HEADER.size
-    view, buffer_size = memoryview(buffer), len(buffer)
-    id_at, route_at, entries = arrival.duplicate_id_at, arrival.route_to_at, arrival.bridge_entries
-    assert id_at is not None and route_at is not None
+    read_trailer, trailer_size = trailer.unpack_from, trailer.size
+    buffer_size, reader = len(buffer), arrival.bridged_reader
+    if reader is not None and reader.known is not known:
+        reader = None
+    assert arrival.duplicate_id_at is not None and arrival.route_to_at is not None
+    # Counted from the end of the message.
+    id_from, id_to = arrival.duplicate_id_at.start - arrival.size, arrival.duplicate_id_at.stop - arrival.size
+    route_from, route_to = arrival.route_to_at.start - arrival.size, arrival.route_to_at.stop - arrival.size
     _length, _type, channel_id = header(buffer, start)
     is_durable: bool | None = None
-    while run.end + header_size <= buffer_size and len(run.messages) < _RUN_MAX:
-        begin = run.end
+    begin = start
+    while begin + header_size <= buffer_size and len(messages) < _RUN_MAX:
         length, packet_type, channel = header(buffer, begin)
         end = begin + 4 + length
-        trailer_at = end - trailer.size
+        trailer_at = end - trailer_size
         if packet_type != _SEND or channel != channel_id or end > buffer_size or trailer_at < begin + header_size:
             break
-        raw = bytearray(view[begin + header_size : trailer_at])
-        try:
-            message = CoreMessage.parse(raw, known)
-        except RemoteProtocolError:
-            break
-        at = message.properties_at
-        if message.address is not known[1] or not arrival.covers(raw, at):
-            break
-        route = raw[at + route_at.start : at + route_at.stop]
-        wants_reply, correlation_id, _sender_id = trailer.unpack_from(buffer, trailer_at)
+        message = reader.read(buffer, begin + header_size, trailer_at) if reader is not None else None
+        if message is None:
+            message = _read_one(bytearray(buffer[begin + header_size : trailer_at]), arrival, known)
+            if message is None:
+                break
+            reader = reader or arrival.expect_bridged(known, message)
+        route = buffer[trailer_at + route_from : trailer_at + route_to]
+        wants_reply, correlation_id, _sender_id = read_trailer(buffer, trailer_at)
         if is_durable is None:
             run.route, is_durable = bytes(route), message.durable
         if route != run.route or message.durable is not is_durable or not wants_reply:
             break
-        run.duplicate_ids.append(BRIDGE_ID_PREFIX + raw[at + id_at.start : at + id_at.stop])
-        message.cut_properties(entries)
-        run.messages.append(message)
-        run.correlation_ids.append(correlation_id)
-        run.sizes.append(end - begin)
-        run.end = end
+        duplicate_ids.append(BRIDGE_ID_PREFIX + buffer[trailer_at + id_from : trailer_at + id_to])
+        messages.append(message)
+        correlation_ids.append(correlation_id)
+        run.end = begin = end
     return run
+
+
+def _read_one(raw: bytearray, arrival: MessageTraits, known: tuple[bytes, str]) -> CoreMessage | None:
+    """Return a message without the properties of the bridge; None if it is malformed or of another kind."""
+    try:
+        message = CoreMessage.parse(raw, known)
+    except RemoteProtocolError:
+        return None
+    if message.address is not known[1] or not arrival.covers(raw, message.properties_at):
+        return None
+    message.cut_properties(arrival.bridge_entries)
+    return message

@@ -17,7 +17,7 @@ from struct import unpack
 
 from embedbroker.kernel import BRIDGE_ID_PREFIX
 from embedclient.model import PropertyType, PropertyValue
-from embedclient.wire.core import ROUTE_TO, CoreMessage, property_key
+from embedclient.wire.core import ROUTE_TO, BridgedReader, CoreMessage, property_key
 
 __all__ = [
     "MessageTraits",
@@ -66,6 +66,7 @@ class MessageTraits:
         "_suffix",
         "_values",
         "bridge_entries",
+        "bridged_reader",
         "duplicate_id_at",
         "group_at",
         "has_extras",
@@ -111,6 +112,8 @@ class MessageTraits:
         self.bridge_entries: list[tuple[int, int]] = []
         # Where the ids of chosen queues stand.
         self.route_to_at: slice | None = None
+        # Reads the messages of a bridge which differ in its id alone, once that is known.
+        self.bridged_reader: BridgedReader | None = None
 
     def covers(self, raw: bytearray, at: int) -> bool:
         """Return True if the message whose properties begin at offset ``at`` is of this kind."""
@@ -135,6 +138,23 @@ class MessageTraits:
         self.pattern = int.from_bytes(block, "big") & self.mask
         self._prefix = bytes(block)
         self._values = values
+
+    def expect_bridged(self, known: tuple[bytes, str], message: CoreMessage) -> BridgedReader | None:
+        """Return a reader of the messages that are like this one, and like the one before it.
+
+        Args:
+            known: Their address; see `CoreMessage.parse`.
+            message: Message of this kind, without the properties of the bridge.
+
+        Returns:
+            None if another value than the id of the bridge differed, or none so far.
+        """
+        place, end = self.duplicate_id_at, self.size - len(self._suffix)
+        if self._values or place is None or (place.start, place.stop) != (len(self._prefix), end):
+            return None
+        kept = bytes(message.raw[message.properties_at :])
+        self.bridged_reader = BridgedReader(known, self._prefix, self._suffix, self.size, kept)
+        return self.bridged_reader
 
     def _narrow(self, block: bytearray) -> None:
         """Compare from now on what surrounds the first value in which this message differs from the one before."""

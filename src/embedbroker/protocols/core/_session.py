@@ -571,8 +571,7 @@ class CoreSession:
                     frame = encode_null_response(self.channel_id, self.version, number)
                     self._answer(frame, _NULL_RESPONSE, durable=session.auto_commit_sends)
         if self.windowed:
-            for size in run.sizes:
-                self._confirm(self.channel.received(size))
+            self._confirm(self.channel.received_run(len(messages), run.end - start))
         return run.end
 
     def _on_moved(

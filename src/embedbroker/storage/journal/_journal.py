@@ -62,11 +62,11 @@ SETTLED_PER_CALL = 1000
 _READY, _CLOSING, _FAILED = JournalState.READY, JournalState.CLOSING, JournalState.FAILED
 _LANE = Lane.JOURNAL
 _SEAL = int(BatchFlags.SEAL)  # flag arithmetic on enumerations costs more than the rest of a batch's end
-_ADD, _ACKNOWLEDGE, _UPDATE = map(
-    int, (RecordKind.ADD_MESSAGE, RecordKind.ACKNOWLEDGE, RecordKind.UPDATE_DELIVERY_COUNT)
+_ADD, _ACKNOWLEDGE, _UPDATE, _DUPLICATE_ID = map(
+    int, (RecordKind.ADD_MESSAGE, RecordKind.ACKNOWLEDGE, RecordKind.UPDATE_DELIVERY_COUNT, RecordKind.DUPLICATE_ID)
 )
 _pack_add, _pack_add_one, _pack_pair = ADD_MESSAGE.pack, ADD_ONE.pack, PAIR.pack
-_pack_acknowledge = ACKNOWLEDGE.pack
+_pack_acknowledge, _pack_id = ACKNOWLEDGE.pack, codec.DUPLICATE_ID.pack
 _ADD_BYTES, _ADD_ONE_BYTES, _PAIR_BYTES = ADD_MESSAGE.size, ADD_ONE.size, PAIR.size
 _ACKNOWLEDGE_BYTES, _ID_BYTES = ACKNOWLEDGE.size, codec.DUPLICATE_ID.size
 
@@ -293,30 +293,30 @@ class Journal:
         for message, entry in zip(messages, entries, strict=True):
             stored = message.stored_bytes()
             message_id = message.message_id
-            id_record = codec.encode_duplicate_id(entry, 0)
-            size = _ADD_ONE_BYTES + len(stored)
-            if size + len(id_record) > self._room:
-                self._make_room(size + len(id_record))
+            number, address_id, value = entry
+            size, id_size = _ADD_ONE_BYTES + len(stored), _ID_BYTES + len(value)
+            if size + id_size > self._room:
+                self._make_room(size + id_size)
                 placement = None
-            self._room -= size + len(id_record)
+            self._room -= size + id_size
             self._parts += (_pack_add_one(
                 size, _ADD, DURABLE if message.durable else 0, message.encoding, message.priority, message_id,
                 0, message.expiration, message.timestamp, wall_ms, 0, 1, len(stored), queue_id, message_id,
-            ), stored, id_record)  # fmt: skip
+            ), stored, _pack_id(id_size, _DUPLICATE_ID, 0, 0, number, address_id, 0), value)  # fmt: skip
             if placement is None or id_placement is None:
                 placement = self._segment.placement(queue_id)
-                id_placement = self._live_index.identified(entry.address_id, self._segment)
+                id_placement = self._live_index.identified(address_id, self._segment)
             placement.count += 1
             index[message_id] = placement
             id_placement.count += 1
-            index[entry.number] = id_placement
+            index[number] = id_placement
 
-    def forget_duplicate_id(self, number: int) -> None:
-        """Forget an id that is not in force any more.
+    def forget_duplicate_ids(self, numbers: Sequence[int]) -> None:
+        """Forget ids that are not in force any more.
 
-        Nothing is written: other ids displaced it, and they leave later.
+        Nothing is written: other ids displaced them, and they leave later.
         """
-        self._live_index.forget(number)
+        self._live_index.forget_run(numbers)
 
     def clear_duplicate_ids(self, address_id: int, numbers: Sequence[int]) -> None:
         """Append that the ids with these numbers are not in force any more: all that an address has."""

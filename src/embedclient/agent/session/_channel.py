@@ -653,8 +653,9 @@ class SessionChannel:
         count = len(correlation_ids)
         self.async_sends.on_confirmed_run(correlation_ids)
         if count > 1 and self.numbered:
-            for _ in range(count):
-                self.count_received(ANSWER_SIZE)
+            due = self._channel.received_run(count, count * ANSWER_SIZE)
+            if due is not None:
+                self._confirm(due)
         return start + count * ANSWER_SIZE
 
     def on_reply(self, packet: Packet) -> None:

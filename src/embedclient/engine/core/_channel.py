@@ -10,6 +10,7 @@ Command ids travel as signed 32-bit numbers that wrap around: 2^31 packets on on
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import Protocol
 
 RESEND_BYTES_MAX = 256 * 1024 * 1024
@@ -128,6 +129,17 @@ class Channel:
         self._unconfirmed_bytes = 0
         return self.last_confirmed
 
+    def received_run(self, count: int, size: int) -> int | None:
+        """Count confirmable packets of ``size`` frame bytes in all, as `received` does with each."""
+        if self._window == -1:
+            return None
+        self.last_confirmed = (self.last_confirmed + count + _HALF) % _WRAP - _HALF
+        self._unconfirmed_bytes += size
+        if self._unconfirmed_bytes < self._window:
+            return None
+        self._unconfirmed_bytes = 0
+        return self.last_confirmed
+
     def flush(self) -> int | None:
         """Return the command id to confirm now although the window is not reached; None when no confirmation is due."""
         if self._unconfirmed_bytes == 0:
@@ -156,11 +168,9 @@ class Channel:
             self.sent_bytes_cached = 0
         else:
             # One confirmation may be for tens of thousands of packets, in one step of a broker.
-            popleft, size = cache.popleft, 0
-            for _ in range(drop_count):
-                for piece in popleft():
-                    size += len(piece)
-            self.sent_bytes_cached -= size
+            popleft = cache.popleft
+            dropped = [popleft() for _ in range(drop_count)]
+            self.sent_bytes_cached -= sum(map(len, chain.from_iterable(dropped)))
         return drop_count
 
     def unwrapped(self, command_id: int) -> int:

@@ -48,7 +48,7 @@ from ._message_lane import (
     send_trailer,
     send_trailer_size,
 )
-from ._message_reader import MessageReader
+from ._message_reader import BridgedReader, MessageReader
 from ._packet_table import Packet, Record
 from ._packet_type import DisconnectReason, PacketType, is_confirmed
 
@@ -249,6 +249,7 @@ __all__ = [
     "BackupRequest",
     "BackupRequestResponse",
     "BackupVote",
+    "BridgedReader",
     "CheckForFailover",
     "CheckForFailoverReply",
     "ClusterConnect",

@@ -1,9 +1,10 @@
-"""Reading the messages of one stream, which mostly look alike.
+"""Reading the messages of one stream, which mostly look alike: those of a client, and those of a bridge.
 
 Responsible for detecting that a message has the headers of the one before in the same places: then one read is enough
 for all of them. Does not depend on the layout of any other message: that is ``CoreMessage.parse``.
 
-Hot: ``MessageReader.read`` runs once per message that a client receives.
+Hot: ``MessageReader.read`` runs once per message that a client receives, ``BridgedReader.read`` once per message of a
+bridge.
 """
 
 from __future__ import annotations
@@ -13,9 +14,15 @@ from struct import error as StructError
 
 from ._message import CoreMessage
 
-__all__ = ["MessageReader"]
+__all__ = ["BridgedReader", "MessageReader"]
 
 _END_OF_BODY = Struct(">i").unpack_from
+_I64 = Struct(">q")
+# Type, durable, expiration, timestamp and priority, in front of the properties.
+_FIXED = Struct(">bBqqb")
+# Bytes between the flag of the user id and the flag of the properties, with and without a user id.
+_PROPERTIES_AFTER_USER_ID = 1 + 16 + _FIXED.size
+_PROPERTIES_AFTER_FLAG = 1 + _FIXED.size
 
 
 def _layout(address_size: int) -> Struct:
@@ -75,4 +82,56 @@ class MessageReader:
             self._read_headers = _layout(len(encoded)).unpack_from
         self._encoded_address = encoded
         self._address = message.address
+        return message
+
+
+class BridgedReader:
+    """Read messages of a bridge as they are without its properties.
+
+    They have one address and the same properties, but for one value that is not kept.
+
+    Args:
+        known: Their address; see `CoreMessage.parse`.
+        prefix: Bytes of the properties in front of that value.
+        suffix: Bytes behind it.
+        size: Size of all properties.
+        kept: The properties that are left.
+    """
+
+    __slots__ = ("_kept", "_prefix", "_size", "_suffix", "known")
+
+    def __init__(self, known: tuple[bytes, str], prefix: bytes, suffix: bytes, size: int, kept: bytes) -> None:
+        self.known = known
+        self._prefix = prefix
+        self._suffix = suffix
+        self._size = size
+        self._kept = kept
+
+    def read(self, buffer: bytes | bytearray, start: int, end: int) -> CoreMessage | None:
+        """Return the message between these offsets, as `CoreMessage.cut_properties` leaves it; None for any other."""
+        encoded, address = self.known
+        body_end: int = _END_OF_BODY(buffer, start)[0] - 9
+        at = start + body_end + 8
+        if body_end < 4 or not buffer.startswith(encoded, at):
+            return None
+        at += len(encoded)
+        flag_at = at + (_PROPERTIES_AFTER_USER_ID if buffer.startswith(b"\1", at) else _PROPERTIES_AFTER_FLAG)
+        if flag_at + self._size != end or not buffer.startswith(self._prefix, flag_at):
+            return None
+        if not buffer.endswith(self._suffix, flag_at, end):
+            return None
+        raw = bytearray().join((memoryview(buffer)[start:flag_at], self._kept))
+        message = CoreMessage()
+        message.type, durable, message.expiration, message.timestamp, priority = _FIXED.unpack_from(
+            buffer, flag_at - _FIXED.size
+        )
+        message.durable = durable != 0
+        message.priority = priority if 0 <= priority <= 9 else max(0, min(9, priority))
+        message.raw = raw
+        message.encoded_size = message.memory_size = len(raw)
+        message.message_id = _I64.unpack_from(buffer, start + body_end)[0]
+        message.address = address
+        message._body_end = body_end
+        message._user_id_at = at - start
+        message._properties = None
         return message

@@ -70,7 +70,7 @@ def test_messages_whose_duplicate_ids_are_displaced_are_not_copied() -> None:
         stays.append(message.message_id)
         ids.append(entry.number)
         if len(ids) > 20:
-            traffic.journal.forget_duplicate_id(ids.pop(0))
+            traffic.journal.forget_duplicate_ids((ids.pop(0),))
         traffic.recorded.settle()
     look_for_work(traffic.recorded)
     assert not compacted(traffic.journal)

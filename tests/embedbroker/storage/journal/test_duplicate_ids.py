@@ -51,7 +51,7 @@ def test_what_was_forgotten_leaves_the_disk_and_the_rest_comes_back() -> None:
         entries.append(send_once(recorded, number))
         recorded.call("acknowledge", 2 * number, QUEUE, 0)
         if len(entries) > 20:
-            recorded.call("forget_duplicate_id", entries.pop(0).number)
+            recorded.call("forget_duplicate_ids", (entries.pop(0).number,))
         recorded.journal.on_tick(NOW)
         recorded.settle()
         files.append(len(recorded.file_names()))
@@ -77,7 +77,7 @@ def test_ids_that_were_cleared_do_not_come_back_and_later_ones_do() -> None:
     entries = [send_once(recorded, number) for number in range(100, 400)]
     recorded.call("add_duplicate_id", DuplicateId(900, ADDRESS, b"in a transaction"), 901)
     for entry in entries[:200]:
-        recorded.call("forget_duplicate_id", entry.number)  # without a record
+        recorded.call("forget_duplicate_ids", (entry.number,))  # without a record
     recorded.call("clear_duplicate_ids", ADDRESS, [entry.number for entry in entries[200:]])
     assert ids_after_a_restart(recorded) == []
     recorded.call("commit", 901, [])
