@@ -27,7 +27,7 @@ from embedclient.wire.core import (
 
 from ._announcement import packet_for
 from ._peer import CONTROL_CHANNEL, PING_CHANNEL, STREAM_CHANNEL
-from ._topology import Change, Listener, Member, MemberDown, Topology
+from ._topology import REMOVALS_MAX, Change, Listener, Member, MemberDown, Topology
 
 __all__ = ["Handler", "InboundObserver", "InboundPeer", "InboundPeers"]
 
@@ -43,6 +43,8 @@ class InboundPeer:
     listener: Listener | None = None
     #: The node id for which the peer announced itself as active.
     live_for: str | None = None
+    #: The node id for which the peer announced itself as backup.
+    backup_for: str | None = None
     #: Takes the frames of the stream channel.
     receiver: ChannelReceiver | None = None
 
@@ -95,6 +97,8 @@ class InboundPeers:
         self._on_announce = on_announce
         self._log = log
         self._inbound_peers: dict[Peer, InboundPeer] = {}
+        # The nodes whose backup has announced itself on a connection that is over.
+        self._lost_backups: dict[str, None] = {}
         # By node id: the member as it was sent last, and its frames by version and whether it was the last one.
         self._frames: dict[str, tuple[Member, dict[tuple[int, bool], bytes]]] = {}
         # The removal that was sent last.
@@ -161,7 +165,10 @@ class InboundPeers:
         elif not inbound.authorized:
             return
         elif isinstance(packet, NodeAnnounce):
-            if not packet.backup:
+            if packet.backup:
+                inbound.backup_for = packet.node_id
+                self._lost_backups.pop(packet.node_id, None)
+            else:
                 inbound.live_for = packet.node_id
             self._on_announce(inbound, packet)
         else:
@@ -192,6 +199,11 @@ class InboundPeers:
             self._topology.forget(inbound.listener)
         if inbound.receiver is not None:
             inbound.receiver.on_gone()
+        backup_for = inbound.backup_for
+        if backup_for is not None and all(other.backup_for != backup_for for other in self._inbound_peers.values()):
+            self._lost_backups[backup_for] = None
+            if len(self._lost_backups) > REMOVALS_MAX:
+                del self._lost_backups[next(iter(self._lost_backups))]
         node_id = inbound.live_for
         if node_id is None or any(other.live_for == node_id for other in self._inbound_peers.values()):
             return None
@@ -204,6 +216,10 @@ class InboundPeers:
     def has_live(self, node_id: str) -> bool:
         """Return True if the active broker of a node has announced itself on one of the connections."""
         return bool(self.of_live(node_id))
+
+    def has_lost_backup(self, node_id: str) -> bool:
+        """Return True if a backup of a node was connected here, and has not returned."""
+        return node_id in self._lost_backups
 
     def of_live(self, node_id: str) -> list[InboundPeer]:
         """Return the connections on which the active broker of a node has announced itself."""

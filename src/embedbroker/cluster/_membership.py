@@ -235,6 +235,13 @@ class Membership:
         for follower in self._followers:
             follower.become_live(node_id, group_name, scale_down_group_name)
 
+    @property
+    def has_backup(self) -> bool:
+        """Return True if a backup of this broker has announced itself, here or at another member, and is not lost."""
+        member = self.topology.members.get(self.node_id)
+        has_place = member is not None and member.backup is not None
+        return has_place and not self.inbound_peers.has_lost_backup(self.node_id)
+
     # -- scale-down ----------------------------------------------------------------------------------------------
 
     def scale_down_targets(self, group_name: str | None) -> list[TransportConfiguration]:

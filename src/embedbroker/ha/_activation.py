@@ -66,6 +66,9 @@ class Activation(Protocol):
     def begin_stop(self, *, fails_over: bool) -> None:
         """Start an orderly stop; with ``fails_over`` a backup must take over."""
 
+    def has_successor(self, *, fails_over: bool) -> bool:
+        """Return True if another broker is expected to be active for the node after an orderly stop of this one."""
+
     def leave(self, *, fails_over: bool, last_batch: int | None) -> None:
         """Give the right to be active back. The journal must have been closed before."""
 

@@ -274,16 +274,25 @@ class Connections(Part):
         spared: object = None,
         target_node_id: str | None = None,
         connector: TransportConfiguration | None = None,
+        *,
+        keeps_bridges: bool = False,
     ) -> None:
         """Disconnect clients and end their sessions, except the connection ``spared``, which is a backup's.
 
         ``target_node_id`` and ``connector`` are for clients that follow their messages to another broker. Those whose
         cluster announces its place need no connector.
+
+        With ``keeps_bridges`` the bridges of other members lose their connections without notice. A member that gets
+        the notice unbinds the queues here at once, as an Artemis does, and a message for a topic misses them before
+        another broker is active for this node. After a lost connection it keeps them, and tries again.
         """
         clusters = self._core.clusters.values()
         announcing = [each for each in clusters if target_node_id is not None and each.announces(target_node_id)]
         for connection in [each for each in self.served.values() if each is not spared]:
-            connection.disconnect(target_node_id, None if connection.cluster in announcing else connector)
+            if keeps_bridges and connection.is_of_bridge:
+                connection.part()
+            else:
+                connection.disconnect(target_node_id, None if connection.cluster in announcing else connector)
             connection.abandon()
         for newcomer in list(self.newcomers.values()):
             newcomer.link.close("the broker stops")

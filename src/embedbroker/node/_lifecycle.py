@@ -376,7 +376,9 @@ class Lifecycle:
             scaling_down.move()
             return
         scaling_down.end("the broker stops", self._step.now)
-        self._connections.disconnect_all(spared)
+        activation = self._activation
+        has_successor = activation is not None and activation.has_successor(fails_over=self._fails_over)
+        self._connections.disconnect_all(spared, keeps_bridges=has_successor)
         self.finish_leaving(seal=seal)
 
     def on_scaled_down(self, failure: str | None) -> None:

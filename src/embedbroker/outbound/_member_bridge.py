@@ -135,6 +135,8 @@ class MemberBridge:
         self._link: BridgeLink | None = None
         # That of the connection, while there is one without news of sessions.
         self._session: Session | None = None
+        # Where the member was when it was connected last.
+        self._place: TransportConfiguration | None = None
         self._was_gone = False
         # When the snapshot of this connection must be complete, in monotonic seconds, and then when its doubts end.
         self._snapshot_due: float | None = None
@@ -163,6 +165,9 @@ class MemberBridge:
         if member is self._announced:
             return  # the news are of another member
         self._announced = member
+        if member.live is not None and self._place is not None and not member.live.leads_where(self._place):
+            # The other broker of the pair has taken over.
+            self.bridge.hurry()
         self.member = evolve(member, live=member.live or self.member.live, backup=member.backup or self.member.backup)
         if not self._was_gone:
             self.known_event_id = member.event_id
@@ -236,6 +241,7 @@ class MemberBridge:
     def on_connected(self, link: BridgeLink, session: Session) -> None:
         """Begin anew with the queues of the member."""
         self._link = link
+        self._place = link.agent.connector
         self._was_gone = False
         self.known_event_id = self.member.event_id
         self._snapshot_due = self._parts.kernel.monotonic + self._parts.settings.call_timeout_ms / 1000

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 import trio
+from attrs import evolve
 
 from embedbroker import AddressSettings, SecuritySetting, User
 from embedbroker.kernel import Kernel
@@ -365,6 +366,60 @@ async def test_a_bridge_follows_its_member_to_the_backup(
         await broker_clock.advance(0.5)
     await until(broker_clock, lambda: not waiting(a))
     assert await read(pair) == numbered(0, COUNT)
+
+
+@pytest.mark.parametrize("kind", ["shared-store", "replication"])
+async def test_a_topic_keeps_its_subscriptions_while_a_pair_hands_over_in_order(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, kind: str
+) -> None:
+    cluster = broker_cluster(2, pairs=kind)
+    await cluster.start()
+    (a, b), pair = cluster.nodes, cluster.pairs[1]
+    async with subscriber_at(pair):
+        pass
+    await equal(broker_clock, a, b)
+    await pair.failover()
+    await until(broker_clock, lambda: table(a, pair.live) == truth(pair.live))
+    sent: list[str] = []
+
+    async def produce_until(over: trio.Event) -> None:
+        async with session_at(a.url) as session:
+            while not over.is_set():
+                await put(session, [str(len(sent))], PRICES)
+                sent.append(str(len(sent)))
+                await broker_clock.advance(0.005)
+
+    async with trio.open_nursery() as nursery:
+        over = trio.Event()
+        nursery.start_soon(produce_until, over)
+        await pair.failback()
+        await cluster.wait_formed()
+        await b.stop(failover=True)
+        await pair.wait_live()
+        over.set()
+    await until(broker_clock, lambda: table(a, pair.live) == truth(pair.live) and not waiting(a))
+    assert await read(pair) == sent
+    await pair.live.stop(failover=True)
+    await broker_clock.advance(0.1)
+    assert remote(a) == []  # no backup takes over
+
+
+async def test_a_pause_of_a_bridge_ends_when_its_member_is_announced_at_another_place(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
+    cluster = broker_cluster(2, retry_interval_ms=60_000)
+    a, b = (await cluster.start()).nodes
+    await equal(broker_clock, a, b)
+    (bridge,) = bridges_of(a).values()
+    await b.crash()
+    await until(broker_clock, lambda: not bridge.has_link)
+    due = bridge.next_deadline()
+    bridge.follow(evolve(bridge.member, event_id=bridge.member.event_id + 1))
+    assert bridge.next_deadline() == due
+    assert bridge.member.live is not None
+    elsewhere = evolve(bridge.member.live, parameters={"serverId": "elsewhere"})
+    bridge.follow(evolve(bridge.member, event_id=bridge.member.event_id + 2, live=elsewhere))
+    assert bridge.next_deadline() == bridge.now().monotonic
 
 
 async def test_a_member_that_is_given_up_returns_with_its_announcement(

@@ -206,6 +206,10 @@ class ReplicationActivation:
         if self._active_role is not None:
             self._active_role.leave(hands_over=self._hands_over)
 
+    def has_successor(self, *, fails_over: bool) -> bool:
+        """Return True if a backup is in sync: it takes over, if not by order, then by its own decision."""
+        return self._active_role is not None and self._active_role.has_copy
+
     @property
     def is_blocked(self) -> bool:
         """Return True if disk work waits for the answer of a backup that is lost."""

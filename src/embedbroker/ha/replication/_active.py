@@ -100,6 +100,11 @@ class ActiveRole:
         """Return the connection of a backup, which outlives all others."""
         return self._inbound.peer if self._inbound is not None and self.replicator.replica_name else None
 
+    @property
+    def has_copy(self) -> bool:
+        """Return True if a backup is in sync."""
+        return self.replicator.state is ReplicatorState.SYNCHRONISED
+
     def begin(self, now: Instant) -> None:
         """Record that this broker is active."""
         self._is_live = True

@@ -132,6 +132,13 @@ class SharedStoreActivation:
     def begin_stop(self, *, fails_over: bool) -> None:
         """Do nothing: the record of the store changes when the journal is closed."""
 
+    def has_successor(self, *, fails_over: bool) -> bool:
+        """Return True if a primary waits, or if there is a backup that must take over."""
+        if self.gives_way:
+            return True
+        hands_over = fails_over or self._claim.farewell is None
+        return hands_over and self._cluster is not None and self._cluster.has_backup
+
     def release_disk_work(self) -> None:
         """Do nothing: disk work does not wait for a backup."""
 

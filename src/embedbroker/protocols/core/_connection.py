@@ -461,10 +461,24 @@ class CoreConnection:
             target_node_id: Node that gets the messages of this broker; None if none does.
             connector: Place of that node, if it is in no cluster with this one.
         """
-        for session in list(self.sessions.values()):
-            session.flush_confirmations()
+        self._flush_confirmations()
         self.link.write(self.state.disconnect(self.service.node_id, target_node_id, connector))
         self.link.close("the broker stops")
+
+    @property
+    def is_of_bridge(self) -> bool:
+        """Return True if a bridge of another member sends over this connection: it is logged in as the cluster user."""
+        cluster_user = self.service.kernel.config.cluster_user
+        return any(session.username == cluster_user for session in self.sessions.values())
+
+    def part(self) -> None:
+        """Close without notice at an orderly stop of the broker, with all confirmations sent."""
+        self._flush_confirmations()
+        self.link.close("the broker stops")
+
+    def _flush_confirmations(self) -> None:
+        for session in list(self.sessions.values()):
+            session.flush_confirmations()
 
     def fail(self, reason: str) -> None:
         """End the connection because of an action or an omission of the peer."""
