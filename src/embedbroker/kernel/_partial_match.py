@@ -14,7 +14,7 @@ from attrs import frozen
 from embedclient.model import PropertyValue
 
 from .message._message import Message
-from .selector._selector import Selector, parse_condition_on
+from .selector._selector import parse_condition_on
 
 __all__ = ["may_match"]
 
@@ -32,17 +32,13 @@ class _Outline:
         return self.values[name]
 
 
-def may_match(filter: Selector, *known: tuple[str, PropertyValue]) -> bool:
+@lru_cache(_DECISIONS_MAX)
+def may_match(filter: str, *known: tuple[str, PropertyValue]) -> bool:
     """Return False if a filter refuses each message with these properties, whatever else the message has.
 
     Args:
-        filter: The filter.
+        filter: Text of the filter.
         known: Names and values of properties; the value None stands for a message without the property.
     """
-    return _may_match(filter.text, known)
-
-
-@lru_cache(_DECISIONS_MAX)
-def _may_match(filter: str, known: tuple[tuple[str, PropertyValue], ...]) -> bool:
     outline = _Outline(dict(known))
     return parse_condition_on(filter, frozenset(outline.values)).matches(cast(Message, outline))

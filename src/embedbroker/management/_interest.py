@@ -7,6 +7,8 @@ which events there are.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from embedbroker.kernel import Kernel, Queue, Selector, may_match
 
 __all__ = ["Interest", "may_select"]
@@ -20,7 +22,14 @@ _FILTERS_MAX = 16
 
 def may_select(filter: Selector, kind: str, address: str | None, distance: int | None) -> bool:
     """Return False if a filter refuses each notification of a kind, about an address, with a distance."""
-    return may_match(filter, (_KIND, kind), (_ADDRESS, address), (_DISTANCE, distance))
+    return may_match(filter.text, (_KIND, kind), (_ADDRESS, address), (_DISTANCE, distance))
+
+
+@lru_cache(_DECISIONS_MAX)
+def _may_any_select(filters: frozenset[str | None], kind: str, address: str | None, distance: int | None) -> bool:
+    """Return False if all filters do. In a cluster those of the members are equal, and come back with each of them."""
+    known = (_KIND, kind), (_ADDRESS, address), (_DISTANCE, distance)
+    return any(filter is None or may_match(filter, *known) for filter in filters)
 
 
 class Interest:
@@ -30,11 +39,14 @@ class Interest:
         self._resolution = kernel.address_manager.resolution
         self._address = address
         self._decisions: dict[tuple[str, str | None, int | None], bool] = {}
+        # The texts of the filters; None until they are needed.
+        self._filters: frozenset[str | None] | None = None
 
     def forget(self, queue: Queue) -> None:
         """Decide anew if a queue that is added, removed or changed takes notifications."""
         if queue.definition.address == self._address:
             self._decisions.clear()
+            self._filters = None
 
     def includes(self, kind: str, address: str | None, distance: int | None) -> bool:
         """Return False if no queue takes a notification of a kind, about an address, with a distance.
@@ -50,8 +62,10 @@ class Interest:
         if decision is None:
             if len(self._decisions) >= _DECISIONS_MAX:
                 self._decisions.clear()
-            filters = {queue.filter for queue in bound.queues}
-            decision = self._decisions[known] = len(filters) > _FILTERS_MAX or any(
-                filter is None or may_select(filter, kind, address, distance) for filter in filters
-            )
+            filters = self._filters
+            if filters is None:
+                filters = self._filters = frozenset(
+                    [None if queue.filter is None else queue.filter.text for queue in bound.queues]
+                )
+            decision = self._decisions[known] = len(filters) > _FILTERS_MAX or _may_any_select(filters, *known)
         return decision

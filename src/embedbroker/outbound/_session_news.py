@@ -37,7 +37,7 @@ class SessionNews:
         if address is None:
             return False
         return address.others is not None or any(
-            queue.filter is None or may_match(queue.filter, *_NEWS) for queue in address.queues
+            queue.filter is None or may_match(queue.filter.text, *_NEWS) for queue in address.queues
         )
 
     def concerns(self, queue: Queue) -> bool:

@@ -89,8 +89,9 @@ class Reader:
     def __init__(self, buffer: Readable, position: int = 0, end: int | None = None) -> None:
         self.buffer = buffer
         self.position = position
-        self.end = len(buffer) if end is None else end
-        assert 0 <= position <= self.end <= len(buffer)
+        size = len(buffer)
+        self.end = size if end is None else end
+        assert 0 <= position <= self.end <= size
 
     @property
     def remaining(self) -> int:
@@ -177,8 +178,15 @@ class Reader:
 
     def simple_string(self) -> str:
         """Read SS."""
-        length = self.i32()
-        start = self._advance(length)
+        # Without calls for its parts: most packets have texts.
+        start = self.position + 4
+        if start > self.end:
+            self._advance(4)
+        length: int = I32.unpack_from(self.buffer, start - 4)[0]
+        if not 0 <= length <= self.end - start:
+            self.position = start
+            self._advance(length)
+        self.position = start + length
         try:
             return utf_16_le_decode(self.buffer[start : start + length], "surrogatepass", True)[0]
         except UnicodeDecodeError as error:

@@ -311,12 +311,13 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
 
     def __new__(cls, *args: object, **fields: object) -> Self:
         names: tuple[str, ...] = cls.__match_args__
-        if len(args) == len(names) and not fields:
+        given_count, count = len(args), len(names)
+        if given_count == count and not fields:
             return tuple.__new__(cls, args)
-        if len(args) > len(names):
-            raise TypeError(f"{cls.__name__} has {len(names)} fields, {len(args)} were given")
+        if given_count > count:
+            raise TypeError(f"{cls.__name__} has {count} fields, {given_count} were given")
         given = {**cls._defaults, **fields}
-        names = names[len(args) :]
+        names = names[given_count:]
         values = [given[name] for name in names]
         # Compared by identity: a value may be of any class.
         for name, value in zip(names, values, strict=True):
@@ -369,7 +370,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
     @classmethod
     def read_body(cls, reader: Reader, version: int) -> Self:
         """Decode a body. Raise RemoteProtocolError. Bytes behind the known fields are left alone."""
-        plan = cls.plan(version)
+        plan = cls._plans.get(version) or cls.plan(version)
         values: list[object] = []
         for step in plan.steps:
             if step.tail and reader.position == reader.end:
@@ -393,7 +394,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
     def append_body(self, out: bytearray, version: int) -> None:
         """Encode the body. Raise LocalProtocolError for values that do not fit."""
         try:
-            for step in self.plan(version).steps:
+            for step in (self._plans.get(version) or self.plan(version)).steps:
                 if step.when_at >= 0 and self[step.when_at] != step.when_value:
                     continue
                 if step.write_layout is not None:
