@@ -5,6 +5,8 @@ Responsible for the verdict on groups. Does not depend on how nodes decide.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 from attrs import define
 
 from embedbroker.testing._scene import Moment, Scene
@@ -13,14 +15,14 @@ from .cluster_account import ClusterSendBook
 from .cluster_plan import QUEUE
 from .takers import TakeBook, Taken
 
-__all__ = ["CHANGES_OF_GROUPS", "GroupChecker"]
+__all__ = ["GroupChecker"]
 
-#: Log lines of a node that gives a group another queue, as the guide states.
-CHANGES_OF_GROUPS = (
+#: Log lines of a node that gives groups another queue, as the guide states, and of one that gives a group any queue.
+_CHANGES = (
     "of earlier decisions did not come back within",
-    "has no decision after",
     "is gone, deleted or with a broker that stopped; its groups",
 )
+_UNDECIDED = "has no decision after"
 
 
 @define(eq=False)
@@ -30,11 +32,13 @@ class GroupChecker:
     scene: Scene
     book: ClusterSendBook
     takes: TakeBook
+    #: Keys of decisions that have ended, so that their groups have got another queue.
+    ended: Collection[str]
+    notices: Sequence[str]
 
-    def check(self, *, decisions_changed: bool, has_filters: bool) -> None:
+    def check(self, *, has_filters: bool) -> None:
         """End the run if a group was at two nodes, went back to a consumer, or out of its order.
 
-        ``decisions_changed``: a node gave up a queue, so that its groups have got another one.
         ``has_filters``: some consumers leave messages for others.
         """
         found: dict[str, list[tuple[str, Taken]]] = {}
@@ -44,7 +48,7 @@ class GroupChecker:
                 found.setdefault(entry.letter.group, []).append((key, taken))
         for group, takes in found.items():
             nodes = {taken.node for _, taken in takes}
-            if len(nodes) > 1 and not decisions_changed:
+            if len(nodes) > 1 and not self._is_decided_anew(group):
                 self.scene.fail(f"group {group} was at nodes {sorted(nodes)}: {takes}")
             for node in sorted(nodes):
                 self._check_consumers(group, [taken for _, taken in takes if taken.is_confirmed and taken.node == node])
@@ -52,6 +56,12 @@ class GroupChecker:
                 self.scene.hits[Moment.TAKEN_OF_GROUP] += len(takes)
                 if not has_filters:
                     self._check_order(group, [key for key, _ in takes])
+
+    def _is_decided_anew(self, group: str) -> bool:
+        if any(_UNDECIDED in notice and f"'{group}." in notice for notice in self.notices):
+            return True
+        has_reason = any(text in notice for text in _CHANGES for notice in self.notices)
+        return has_reason and any(key.startswith(f"{group}.") for key in self.ended)
 
     def _check_consumers(self, group: str, takes: list[Taken]) -> None:
         """Check that no consumer of a queue gets a group back: another one gets it when the one before is gone."""

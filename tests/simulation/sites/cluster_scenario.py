@@ -11,6 +11,7 @@ from functools import partial
 
 from attrs import define, field
 
+from embedbroker.kernel import GroupNotice, GroupNoticeKind
 from embedbroker.ledger import Ledger
 from embedbroker.node._grouping import Grouping
 from embedbroker.testing._checkers import BrokerChecker
@@ -23,7 +24,7 @@ from tests.simulation.scenario import SeedResult
 from tests.simulation.scenario.scenario import failing_with, run_until
 
 from .cluster_account import ClusterAccount, ClusterSendBook
-from .cluster_groups import CHANGES_OF_GROUPS, GroupChecker
+from .cluster_groups import GroupChecker
 from .cluster_nodes import ClusterTruth, make_nodes
 from .cluster_order import OrderChecker
 from .cluster_plan import AUTOMATIC, QUEUE, TOPIC, ClusterPlan, TakerPlan
@@ -108,6 +109,8 @@ class _ClusterScenario:
     clients: list[ClientHost] = field(factory=list, init=False)
     #: The nodes that scale down.
     leaving: dict[str, Leaving] = field(factory=dict, init=False)
+    #: Keys of decisions about groups that a node has ended for all.
+    ended_decisions: set[str] = field(factory=set, init=False)
     faults: SiteFaults = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -190,13 +193,20 @@ class _ClusterScenario:
         assert host.node is not None
         grouping = host.node.kernel.cluster_groups.receiver
         assert isinstance(grouping, Grouping)
-        unpin = grouping.unpin
+        unpin, publish = grouping.unpin, grouping.publish
 
-        def noted(key: str) -> None:
+        def noted_unpin(key: str) -> None:
             checker.expect_decision(key)
             unpin(key)
 
-        grouping.unpin = noted  # type: ignore[method-assign]  # its handler calls it on this object
+        def noted_publish(notice: GroupNotice) -> None:
+            if notice.kind is GroupNoticeKind.END and not notice.distance:
+                self.ended_decisions.add(notice.key)
+            publish(notice)
+
+        # Its handler calls them on this object.
+        grouping.unpin = noted_unpin  # type: ignore[method-assign]
+        grouping.publish = noted_publish  # type: ignore[method-assign]
 
     def _has_messages_for(self, name: str) -> bool:
         """Return True if another node holds messages for a node, waiting or in doubt."""
@@ -283,9 +293,10 @@ class _ClusterScenario:
         account.check(lives_ended=any(lives_ended_otherwise(host) for host in self._hosts))
         # What moves takes the groups of its queue along.
         if self.plan.arbiter and not any(each.has_begun for each in self.leaving.values()):
-            changed = self._have_decisions_changed()
+            notices = [notice for host in self._hosts for notice in host.notices]
             filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)
-            GroupChecker(self.scene, self.book, self.taken).check(decisions_changed=changed, has_filters=filters)
+            checker = GroupChecker(self.scene, self.book, self.taken, self.ended_decisions, notices)
+            checker.check(has_filters=filters)
         OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from(), anew).check()
 
     def _cut_off_bodies_that_were_not_read(self) -> None:
@@ -298,11 +309,6 @@ class _ClusterScenario:
                 for other in self._hosts:
                     for link in self.network.between(host.name, other.name):
                         link.cut("connection reset")
-
-    def _have_decisions_changed(self) -> bool:
-        """Return True if message groups have got another queue than the one that was decided first."""
-        notices = [notice for host in self._hosts for notice in host.notices]
-        return any(text in notice for text in CHANGES_OF_GROUPS for notice in notices)
 
     def _passing_from(self) -> int | None:
         """Return the size from which later messages may pass a large one, because of a disk; None for no size."""
