@@ -6,8 +6,13 @@ import errno
 import io
 import json
 import os
+import pty
 import re
+import select
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -109,6 +114,32 @@ def test_a_table_folds_instead_of_being_cut(monkeypatch: pytest.MonkeyPatch, cap
 
 def test_the_line_of_progress_of_many_messages() -> None:
     assert count_line(12_345, 2.0) == "sent 12,345 messages  6,172 per second"
+
+
+def test_send_of_lines_shows_their_number_on_a_terminal_and_takes_it_back() -> None:
+    terminal, other = pty.openpty()
+    with EmbeddedBroker.in_thread() as broker, open(terminal, "rb", buffering=0) as screen:
+        command = [sys.executable, "-m", "embedbroker", "send", "--url", broker.url, "q", "--lines"]
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=other, env=environment) as process:
+            os.close(other)
+            assert process.stdin is not None
+            shown = b""
+            while b" per second" not in shown:  # it shows the first number after a quarter of a second
+                process.stdin.write(b"a line\n")
+                process.stdin.flush()
+                if select.select([screen], [], [], 0.02)[0]:
+                    shown += screen.read(4096)
+            process.stdin.close()
+            with suppress(OSError):  # the end of a terminal
+                while more := screen.read(4096):
+                    shown += more
+        found = re.search(rb"sent ([\d,]+) messages  [\d,]+ per second", shown)
+        assert found is not None and process.returncode == 0
+        last = shown.decode().splitlines()[-1]
+        count = broker.queue("q").message_count
+        assert 1 <= int(found[1].replace(b",", b"")) <= count
+        assert last.endswith(f"sent {count} messages to q") and "\x1b[2K" in shown.decode()
 
 
 _OF_ARTEMIS = (
