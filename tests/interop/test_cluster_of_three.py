@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import trio
 
-from embedbroker import ClusterConnection, GroupingHandlerType, ThreadedBroker
+from embedbroker import ClusterConnection, GroupingHandlerType, Role, ThreadedBroker
 from embedbroker.config import MessageLoadBalancing, SharedStoreBackup, SharedStorePrimary
-from embedclient import ConnectionFactory, Message, Queue
+from embedclient import ConnectionFactory, Message, Queue, Topic
 from tests.interop.artemis import command_line, free_port
 from tests.interop.programs import Program
 from tests.interop.test_java_client_of_a_pair import client_of
@@ -238,4 +238,32 @@ async def test_artemis_and_clients_of_both_kinds_follow_ours_to_its_backup(three
                     await send(nodes["b"], "moved", ["for python"])
                     java.wait_for("^got for java", seconds_max=SECONDS_MAX)
                     assert await texts_of(consumer, 1) == ["for python"]
-    await trio.to_thread.run_sync(three.ours.start)
+        await sent_while_it_fails_back(three, url.replace(three.urls["ours"], f"tcp://127.0.0.1:{backup_port}"))
+
+
+async def sent_while_it_fails_back(three: Three, url: str) -> None:
+    """Artemis keeps a subscription of a pair that fails back: what is sent to the topic there meanwhile waits."""
+    topic, count = Topic("prices"), 0
+    async with (
+        ConnectionFactory(url, client_id="reader").connect() as connection,
+        connection.session() as session,
+        session.create_durable_consumer(topic, "prices") as consumer,
+        sessions({"b": three.urls["b"]}) as nodes,
+    ):
+        producer = nodes["b"].create_producer(topic)
+        with trio.fail_after(SECONDS_MAX):
+            await producer.send("known?")
+            while await consumer.receive(timeout=0.2) is None:
+                await producer.send("known?")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, three.ours.start)
+            with trio.fail_after(SECONDS_MAX):
+                while three.ours.role is not Role.LIVE:
+                    await producer.send(str(count))
+                    count += 1
+        await producer.send("end")
+        texts = []
+        while not texts or texts[-1] != "end":
+            texts += await texts_of(consumer, 1)
+    # What the broker before had delivered comes again.
+    assert count and [text for text in dict.fromkeys(texts) if text != "known?"] == [*map(str, range(count)), "end"]
