@@ -262,7 +262,7 @@ async def sent_while_it_fails_back(three: Three, url: str) -> None:
                     await producer.send(str(count))
                     count += 1
         await producer.send("end")
-        texts = []
+        texts: list[str] = []
         while not texts or texts[-1] != "end":
             texts += await texts_of(consumer, 1)
     # What the broker before had delivered comes again.
