@@ -199,8 +199,7 @@ class Host:
     ) -> None:
         self.node = node
         self.ready = trio.Event()
-        # Until then; looked at with each read.
-        self._is_starting = True
+        self._is_starting = True  # until then; looked at with each read
         self.stopped = trio.Event()
         self.failure: str | None = None
         self.restarts = False
@@ -209,8 +208,7 @@ class Host:
         self.user_source: UserSource | None = None
         # The reason why their files cannot be used now; empty if they can.
         self._users_problem = ""
-        # One change of their files at a time.
-        self._users_change = trio.Lock()
+        self._users_change = trio.Lock()  # one change of their files at a time
         #: What management starts and stops.
         self.acceptors: Acceptors | None = None
         #: Adopts the configuration file if it changed, and returns why it cannot; None without such a file.
