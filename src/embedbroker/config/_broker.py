@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Protocol, get_args
 
 from attrs import Attribute, field, fields, frozen
@@ -322,6 +322,11 @@ class MemoryShares:
     duplicate_ids: int
 
 
+@cache
+def _open_to_users() -> SecuritySetting:
+    return SecuritySetting.all(ANY_ROLE)
+
+
 @frozen
 class BrokerConfig:
     """Hold the complete configuration of a broker.
@@ -589,7 +594,7 @@ class BrokerConfig:
     def permissions(self) -> dict[str, SecuritySetting]:
         """The security settings in force: the configured ones, or the default of a broker with users."""
         if self.security_settings is None:
-            return {"#": SecuritySetting.all(ANY_ROLE)}
+            return {"#": _open_to_users()}
         return self.security_settings
 
     def connector_to(self, place: str | TransportConfiguration) -> TransportConfiguration:

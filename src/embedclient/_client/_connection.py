@@ -380,7 +380,9 @@ class Connection(ClosedByBlock):
                 raise InvalidClientIDException("a client id cannot be empty")
             claim = initial.metadata.add if self._shared_client_id else initial.metadata.add_unique
             await self._edge.wait(claim(_CLIENT_ID, client_id))
-        await self._edge.wait(initial.metadata.add(_JMS_SESSION, ""))
+        # Nothing depends on the answer: it leaves with the request for the first session.
+        initial.metadata.post(_JMS_SESSION, "")
+        self._edge.flush_soon()
         if client_id is not None:
             await self._edge.wait(initial.metadata.add(_CLIENT_ID, client_id))
             self._client_id = client_id

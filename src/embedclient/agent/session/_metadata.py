@@ -29,6 +29,11 @@ class Metadata:
         """Like `add`, but fail with DUPLICATE_METADATA if another session has this text."""
         return self._attach(SessionUniqueAddMetadata(key, value, True))
 
+    def post(self, key: str, value: str) -> None:
+        """Attach a text without an answer, now and after every reconnect."""
+        self._texts[key] = value
+        self._post(key, value)
+
     def _attach(self, packet: SessionAddMetadataV2 | SessionUniqueAddMetadata) -> Call[None]:
         def steps() -> Steps[None]:
             yield from wait(self._channel.request(packet, NullResponse))
@@ -39,4 +44,7 @@ class Metadata:
     def resume(self) -> None:
         """Send all texts again: the reconnect is complete."""
         for key, value in self._texts.items():
-            self._channel.post(SessionAddMetadataV2(key, value, False), counted=False)
+            self._post(key, value)
+
+    def _post(self, key: str, value: str) -> None:
+        self._channel.post(SessionAddMetadataV2(key, value, False), counted=False)
