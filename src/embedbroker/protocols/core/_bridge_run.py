@@ -84,7 +84,7 @@ def read_run(
             message = _read_one(bytearray(buffer[begin + header_size : trailer_at]), arrival, known)
             if message is None:
                 break
-            reader = reader or arrival.expect_bridged(known, message)
+            reader = reader or arrival.expect_bridged(known, message, buffer, trailer_at)
         route = buffer[trailer_at + route_from : trailer_at + route_to]
         wants_reply, correlation_id, _sender_id = read_trailer(buffer, trailer_at)
         if is_durable is None:

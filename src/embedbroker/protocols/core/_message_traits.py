@@ -139,18 +139,26 @@ class MessageTraits:
         self._prefix = bytes(block)
         self._values = values
 
-    def expect_bridged(self, known: tuple[bytes, str], message: CoreMessage) -> BridgedReader | None:
+    def expect_bridged(
+        self, known: tuple[bytes, str], message: CoreMessage, buffer: bytes | bytearray, end: int
+    ) -> BridgedReader | None:
         """Return a reader of the messages that are like this one, and like the one before it.
 
         Args:
             known: Their address; see `CoreMessage.parse`.
             message: Message of this kind, without the properties of the bridge.
+            buffer: Bytes of a read, in which it is whole.
+            end: End of the message there.
 
         Returns:
-            None if another value than the id of the bridge differed, or none so far.
+            None if another value than the id of the bridge differs, or none so far.
         """
-        place, end = self.duplicate_id_at, self.size - len(self._suffix)
-        if self._values or place is None or (place.start, place.stop) != (len(self._prefix), end):
+        place, id_end = self.duplicate_id_at, self.size - len(self._suffix)
+        if self._values or place is None or (place.start, place.stop) != (len(self._prefix), id_end):
+            return None
+        begin = end - self.size
+        if not buffer.startswith(self._prefix, begin) or not buffer.endswith(self._suffix, begin, end):
+            # Of this kind by its mask: what is kept of it is not kept of those before it.
             return None
         kept = bytes(message.raw[message.properties_at :])
         self.bridged_reader = BridgedReader(known, self._prefix, self._suffix, self.size, kept)

@@ -77,3 +77,21 @@ def read_alone(sent: list[CoreMessage]) -> list[CoreMessage]:
     for each in found:
         each.cut_properties(traits_of(each).bridge_entries)
     return found
+
+
+def test_a_message_with_another_value_is_no_example_for_those_after_it() -> None:
+    def numbered(number: int, count: int) -> CoreMessage:
+        properties = Properties()
+        properties.set("count", count, PropertyType.INT)
+        properties.set("_AMQ_ROUTE_TO", (7).to_bytes(8, "big"), PropertyType.BYTES)
+        properties.set("_AMQ_BRIDGE_DUP", b"n" * 16 + number.to_bytes(8, "big"), PropertyType.BYTES)
+        return CoreMessage.build(address="orders", properties=properties)
+
+    # Two messages that arrived alone differ in the id; the first one of the run differs in the count, too.
+    first, second, *sent = numbered(1, 5), numbered(2, 5), numbered(3, 9), numbered(4, 5), numbered(5, 9)
+    arrival = traits_of(first)
+    assert arrival.covers(second.raw, second.properties_at)
+    buffer = b"".join(b"".join(encode_send(each.raw, 9, VERSION, True, 1)) for each in sent)
+    run = read_run(buffer, 0, arrival, known_address("orders"), SEND_TRAILER)
+    assert [each.property("count") for each in run.messages] == [9, 5, 9]
+    assert list(map(facts, run.messages)) == list(map(facts, read_alone(sent)))
