@@ -560,9 +560,11 @@ class Membership:
                 verdict = self._on_member_up(member)
                 if last:
                     self._settle(link)
-                if verdict is NewsResult.RIVAL:
-                    self._answer_rival(member.event_id, link)
                 is_of_others = self.role is not Role.LIVE or member.node_id != self.node_id
+                # A broker that was replaced without noticing it announces itself, with news older than its removal.
+                is_replaced = verdict is NewsResult.REMOVED and is_there and not is_of_others
+                if verdict is NewsResult.RIVAL or is_replaced:
+                    self._answer_rival(member.event_id, link)
                 if is_there and not link.is_met:
                     link.is_met = True
                     self._on_direct(member.node_id)
