@@ -74,10 +74,17 @@ def live_announcement(member: Member) -> NodeAnnounce:
 
 
 def backup_announcement(
-    node_id: str, connector: TransportConfiguration, backup_group_name: str | None, now_ms: int
+    node_id: str,
+    connector: TransportConfiguration,
+    backup_group_name: str | None,
+    scale_down_group_name: str | None,
+    now_ms: int,
 ) -> NodeAnnounce:
-    """Return the announcement of a backup for an active broker, with its place."""
-    return NodeAnnounce(node_id, backup_group_name, True, now_ms, connector)
+    """Return the announcement of a backup for an active broker, with its place.
+
+    The scale-down group is None for a backup that serves when it takes over, and may be empty for one that scales down.
+    """
+    return NodeAnnounce(node_id, backup_group_name, True, now_ms, connector, None, scale_down_group_name)
 
 
 def announced_member(packet: NodeAnnounce) -> Member:

@@ -97,8 +97,8 @@ class InboundPeers:
         self._on_announce = on_announce
         self._log = log
         self._inbound_peers: dict[Peer, InboundPeer] = {}
-        # The nodes whose backup has announced itself on a connection that is over.
-        self._lost_backups: dict[str, None] = {}
+        # The nodes whose backup will not serve for them: its connection is over, or it scales down.
+        self._without_backup: dict[str, None] = {}
         # By node id: the member as it was sent last, and its frames by version and whether it was the last one.
         self._frames: dict[str, tuple[Member, dict[tuple[int, bool], bytes]]] = {}
         # The removal that was sent last.
@@ -167,7 +167,7 @@ class InboundPeers:
         elif isinstance(packet, NodeAnnounce):
             if packet.backup:
                 inbound.backup_for = packet.node_id
-                self._lost_backups.pop(packet.node_id, None)
+                self._note_backup(packet.node_id, serves=packet.scale_down_group_name is None)
             else:
                 inbound.live_for = packet.node_id
             self._on_announce(inbound, packet)
@@ -201,9 +201,7 @@ class InboundPeers:
             inbound.receiver.on_gone()
         backup_for = inbound.backup_for
         if backup_for is not None and all(other.backup_for != backup_for for other in self._inbound_peers.values()):
-            self._lost_backups[backup_for] = None
-            if len(self._lost_backups) > REMOVALS_MAX:
-                del self._lost_backups[next(iter(self._lost_backups))]
+            self._note_backup(backup_for, serves=False)
         node_id = inbound.live_for
         if node_id is None or any(other.live_for == node_id for other in self._inbound_peers.values()):
             return None
@@ -217,9 +215,17 @@ class InboundPeers:
         """Return True if the active broker of a node has announced itself on one of the connections."""
         return bool(self.of_live(node_id))
 
-    def has_lost_backup(self, node_id: str) -> bool:
-        """Return True if a backup of a node was connected here, and has not returned."""
-        return node_id in self._lost_backups
+    def lacks_backup(self, node_id: str) -> bool:
+        """Return True if a backup of a node has connected here, and is gone or scales down when it takes over."""
+        return node_id in self._without_backup
+
+    def _note_backup(self, node_id: str, *, serves: bool) -> None:
+        if serves:
+            self._without_backup.pop(node_id, None)
+            return
+        self._without_backup[node_id] = None
+        if len(self._without_backup) > REMOVALS_MAX:
+            del self._without_backup[next(iter(self._without_backup))]
 
     def of_live(self, node_id: str) -> list[InboundPeer]:
         """Return the connections on which the active broker of a node has announced itself."""

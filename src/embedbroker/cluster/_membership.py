@@ -126,7 +126,7 @@ class Membership:
         # Nodes whose messages have moved here; Artemis remembers as many.
         self._scaled_down: deque[str] = deque(maxlen=10)
         policy = getattr(config.own_policy, "scale_down", None)
-        self._scales_down = policy is not None and policy.enabled
+        self._scale_down = policy if policy is not None and policy.enabled else None
         self.inbound_peers.handlers[ScaleDownAnnouncement] = self._on_scaled_down
         self._outbound_peers: list[OutboundPeer] = []
         # The places of active members that are gone, and until when this broker searches for them there.
@@ -237,10 +237,14 @@ class Membership:
 
     @property
     def has_backup(self) -> bool:
-        """Return True if a backup of this broker has announced itself, here or at another member, and is not lost."""
+        """Return True if a backup of this broker has announced itself, here or at another member, and would serve."""
         member = self.topology.members.get(self.node_id)
-        has_place = member is not None and member.backup is not None
-        return has_place and not self.inbound_peers.has_lost_backup(self.node_id)
+        return member is not None and member.backup is not None and not self.lacks_backup
+
+    @property
+    def lacks_backup(self) -> bool:
+        """Return True if the backup that has announced itself here is lost, or scales down when it takes over."""
+        return self.inbound_peers.lacks_backup(self.node_id)
 
     # -- scale-down ----------------------------------------------------------------------------------------------
 
@@ -280,7 +284,7 @@ class Membership:
 
         A broker that never scales down does not decide that, and accepts them all, as in Artemis.
         """
-        return not self._scales_down or node_id in (None, self.node_id, *self._scaled_down)
+        return self._scale_down is None or node_id in (None, self.node_id, *self._scaled_down)
 
     # -- what others know ----------------------------------------------------------------------------------------
 
@@ -509,7 +513,8 @@ class Membership:
         if self.role is Role.LIVE:
             link.send(live_announcement(self.topology.members[self.node_id]), CONTROL_CHANNEL)
         elif self._announces_backup:
-            announcement = backup_announcement(self.node_id, self.connector, self._group_name, self.now.wall_ms)
+            group = None if self._scale_down is None else self._scale_down.group_name or ""
+            announcement = backup_announcement(self.node_id, self.connector, self._group_name, group, self.now.wall_ms)
             link.send(announcement, CONTROL_CHANNEL)
 
     def _on_announce(self, inbound: InboundPeer, packet: NodeAnnounce) -> None:

@@ -10,6 +10,7 @@ while a caller may wait for their outcome.
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from attrs import define, evolve
@@ -42,6 +43,8 @@ from .session._session import Session
 
 CANDIDATES_MAX: Final = 100
 """Maximum number of nodes in one query to a broker."""
+
+_REDIRECTS = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
 
 
 class AgentState(Enum):
@@ -268,19 +271,23 @@ class Reconnection:
         if connected:
             self._begin_recovery(error, disconnect)
         elif attempts is not None:
-            attempts.cause = error if self.state is AgentState.CONNECTING else attempts.cause
+            if self.state is AgentState.CONNECTING:
+                attempts.cause = error
+                redirect = _redirect_in(disconnect)
+                if redirect is not None:
+                    # An early request may be answered before the topology comes.
+                    attempts.remaining = chain([Attempt(0.0, redirect)], attempts.remaining)
             for session in self.sessions:
                 session.channel.detach()
             self._try_next()
 
     def _begin_recovery(self, error: JMSException, disconnect: Packet | None) -> None:
         target = None
-        redirect: TransportConfiguration | None = None
+        redirect = _redirect_in(disconnect)
         place: TransportConfiguration | None = None
         if isinstance(disconnect, DisconnectV3):
             target, place = disconnect.target_node_id, disconnect.connector
-            if disconnect.reason in (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR):
-                redirect = disconnect.connector
+            if disconnect.reason in _REDIRECTS:
                 error = exception_for(ErrorCode.ROUTING_EXCEPTION, "the broker redirects to another one")
         elif isinstance(disconnect, DisconnectV2):
             target = disconnect.scale_down_node_id
@@ -389,6 +396,13 @@ class Reconnection:
         for waiting in (opened, ready):
             if waiting is not None:
                 waiting.fail(error)
+
+
+def _redirect_in(disconnect: Packet | None) -> TransportConfiguration | None:
+    """Return the place of the broker to which another one redirects; None if it does not."""
+    if isinstance(disconnect, DisconnectV3) and disconnect.reason in _REDIRECTS:
+        return disconnect.connector
+    return None
 
 
 def _is_ok(packet: Packet) -> bool:

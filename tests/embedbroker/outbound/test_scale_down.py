@@ -19,6 +19,8 @@ from embedbroker import (
     MessageLoadBalancing,
     PrimaryOnly,
     QueueConfiguration,
+    ReplicationBackup,
+    ReplicationPrimary,
     Role,
     ScaleDown,
     SharedStoreBackup,
@@ -39,7 +41,7 @@ from tests.scenarios.clients import ORDERS, numbered, put, queued, session_at, t
 from tests.scenarios.conftest import MakeBrokers, make_brokers
 from tests.scenarios.groups import start_all
 
-from .test_member_bridges import MakeCluster, bridges_of, node_of
+from .test_member_bridges import PRICES, MakeCluster, bridges_of, equal, node_of, subscriber_at, until, waiting
 
 MakeBroker: TypeAlias = Callable[..., ManagedBroker]
 COUNT = 1_000
@@ -420,6 +422,38 @@ async def test_a_backup_without_a_target_serves(make_brokers: MakeBrokers) -> No
     await brokers["one"].crash()
     await brokers["backup"].wait_for_role(Role.LIVE, timeout=30)
     assert await queued(brokers["backup"]) == ["kept"]
+
+
+@pytest.mark.parametrize(
+    ("primary", "backup"),
+    [
+        (SharedStorePrimary(failover_on_shutdown=True), SharedStoreBackup(scale_down=ScaleDown())),
+        (ReplicationPrimary(), ReplicationBackup(scale_down=ScaleDown())),
+    ],
+    ids=["shared-store", "replication"],
+)
+async def test_members_forget_a_pair_that_stops_when_its_backup_scales_down(
+    make_brokers: MakeBrokers,
+    broker_clock: BrokerClock,
+    primary: SharedStorePrimary | ReplicationPrimary,
+    backup: SharedStoreBackup | ReplicationBackup,
+) -> None:
+    """Messages for its topics would wait for ever: that backup never serves."""
+    brokers = make_brokers({"one": primary, "backup": backup}, {"a": PrimaryOnly()}, {"b": PrimaryOnly()})
+    await start_all(brokers.values())
+    one, others = brokers["one"], (brokers["a"], brokers["b"])
+    if isinstance(primary, ReplicationPrimary):
+        await brokers["backup"].wait_in_sync()
+    async with subscriber_at(one):
+        pass
+    await equal(broker_clock, one, *others)
+    left = node_of(one).node_id
+    await one.stop()
+    await until(broker_clock, lambda: all(left not in bridges_of(each) for each in others))
+    for each in others:
+        async with session_at(each.url) as session:
+            await put(session, ["after"], PRICES)
+    await until(broker_clock, lambda: not any(map(waiting, others)))
 
 
 async def test_only_members_of_the_group_get_the_messages_and_act_for_the_node(

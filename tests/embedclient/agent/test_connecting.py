@@ -25,6 +25,7 @@ from embedclient.model import IN_VM_CONNECTOR_FACTORY, Instant, TransportConfigu
 from embedclient.wire.core import (
     HANDSHAKE,
     ClusterTopologyV4,
+    CreateSession,
     CreateSessionResponse,
     CreateSessionV2,
     DisconnectV3,
@@ -270,3 +271,18 @@ def test_a_redirected_client_goes_to_the_named_broker_and_gets_its_session_there
     agent.step(BytesReceived(2, frame(CreateSessionResponse(136), 1)), at(0))
     assert call.done
     assert agent.connector == B
+
+
+def test_an_early_request_may_be_redirected_before_the_topology_comes() -> None:
+    agent = make_agent()
+    call = agent.create_session(early=True)
+    agent.take_outputs(at(0))
+    requests = packets_of(agent.step(Dialed(1), at(0)))
+    assert [type(packet) for packet in requests] == [Ping, SubscribeTopologyV2, CreateSession]
+    redirect = DisconnectV3("node", 0, "other", B)
+    outputs = agent.step(BytesReceived(1, frame(redirect)), at(0))
+    assert [output for output in outputs if isinstance(output, Dial)] == [Dial(2, B, 60.0)]
+    requests = packets_of(agent.step(Dialed(2), at(0)))
+    assert [type(packet) for packet in requests] == [Ping, SubscribeTopologyV2, CreateSession]
+    agent.step(BytesReceived(2, frame(CreateSessionResponse(136), 1) + frame(TOPOLOGY)), at(0))
+    assert (call.result, agent.connector) == (agent.sessions[0], B)

@@ -207,8 +207,8 @@ class ReplicationActivation:
             self._active_role.leave(hands_over=self._hands_over)
 
     def has_successor(self, *, fails_over: bool) -> bool:
-        """Return True if a backup is in sync: it takes over, if not by order, then by its own decision."""
-        return self._active_role is not None and self._active_role.has_copy
+        """Return True if a backup in sync would serve: it takes over, if not by order, then by its own decision."""
+        return self._active_role is not None and self._active_role.has_copy and not self._cluster.lacks_backup
 
     @property
     def is_blocked(self) -> bool:
