@@ -33,6 +33,8 @@ _DRAINING_MIN = 64
 _DRAINING_LOOKS = 4
 # Meanwhile a compaction is worth its while if it reads at most this share of the segments that it merges.
 _READ_WHILE_DRAINING = 1 / 4
+# So many compactions are tried on a full disk before the next segment begins.
+_TRIES_ON_FULL_DISK = 2
 # A segment with less than this share of the usual size in it is merged with its neighbours.
 _SMALL_SHARE = 8
 # A duplicate id takes about an eighth of the room of a message: this share of it does not count.
@@ -92,8 +94,9 @@ class Background:
     # How much was alive in each segment at the last look.
     _living: dict[Segment, int] = Factory(dict)
     _drain: _Drain = Factory(_Drain)
-    # The disk was full while this was the current segment.
+    # The disk was full while this was the current segment, and how many more compactions may make room meanwhile.
     _no_room_in: Segment | None = None
+    _tries_left: int = 0
 
     @property
     def has_room(self) -> bool | None:
@@ -122,12 +125,19 @@ class Background:
             # segments before it: a merge would lose that list.
             return
         self._calls += 1
-        if self.stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure):
+        # In each call: what waited in a drain may be all that can be freed, and few batches may be left until then.
+        needs_room = self._no_room_in is current and self._tries_left > 0 and not self.segment_pool.spares
+        if self.stopped or (self._calls % _CALLS_PER_LOOK and not at_leisure and not needs_room):
             return
         is_draining = self._drain.look(len(self.live_index.index), len(self.segments)) and not at_leisure
         dead = self._dead_segments()
         if dead:
             self.lane.begin(self._drop(dead))
+        elif needs_room:
+            run = self._run_without_messages()
+            if len(run) > 1:
+                self._tries_left -= 1
+                self.lane.begin(self._compact(run, wall_ms))
         elif self._failed_in is not current:
             emptying = set() if at_leisure else self._emptying()
             run = self._worst_run(is_draining=is_draining)
@@ -140,6 +150,8 @@ class Background:
         self.stopped = self.stopped or self._replacing
         self._failed_in = self.segments[-1] if self.segments else None
         if fault.kind is FaultKind.FULL:
+            if self._no_room_in is not self._failed_in:
+                self._tries_left = _TRIES_ON_FULL_DISK
             self._no_room_in = self._failed_in
         consequence = ""
         if fault.kind is FaultKind.FULL and self.segment_pool.prepared is not None and self.segments:
@@ -189,6 +201,16 @@ class Background:
         worst = max(runs, key=self._gain_bytes, default=[])
         many_small = len(worst) >= self.settings.compaction_run_max // 2
         return worst if self._gain_bytes(worst) >= self.settings.segment_size_bytes // 2 or many_small else []
+
+    def _run_without_messages(self) -> list[Segment]:
+        """Return neighbours that need least room when they are rewritten: there is nearly none on a full disk."""
+        runs: list[list[Segment]] = [[]]
+        for segment in self.segments[:-1]:
+            if segment.damaged or segment.living > 0 or len(runs[-1]) >= self.settings.compaction_run_max:
+                runs.append([])
+            if not segment.damaged and segment.living <= 0:
+                runs[-1].append(segment)
+        return max(runs, key=lambda run: (len(without_survivors(run)), len(run)))
 
     def _is_sparse(self, segment: Segment) -> bool:
         if segment.end - FIRST_BATCH_OFFSET < self.settings.segment_size_bytes // _SMALL_SHARE:

@@ -277,6 +277,35 @@ def test_compaction_does_not_read_a_backlog_that_moves_to_another_queue() -> Non
     assert traffic.recovered() == list(moved)
 
 
+def test_a_backlog_that_moves_makes_room_on_a_disk_that_it_fills() -> None:
+    """Compaction waits while a backlog leaves, and must not wait any more when the disk has no room."""
+    settings = evolve(SMALL, segment_size_bytes=256 * 1024, batch_bytes_max=4096)
+    traffic = Traffic(settings=settings)
+    backlog, moved = deque[int](), deque[int]()
+    for _ in range(200):
+        transaction_id = traffic.take_id()
+        for _ in range(50):
+            message = traffic.message()
+            traffic.recorded.call("add_message", message, transaction_id, [(2, 0)])
+            backlog.append(message.message_id)
+        traffic.recorded.call("commit", transaction_id, [(2, traffic.take_id())])
+        traffic.recorded.settle()
+    traffic.recorded.disk.capacity_bytes = traffic.size_bytes() * 5 // 4
+    while backlog:
+        for _ in range(min(8, len(backlog))):
+            message = traffic.message()
+            traffic.recorded.call("move_message", message, 1, backlog.popleft(), 2)
+            moved.append(message.message_id)
+        traffic.recorded.settle()
+        while len(moved) > 48:
+            traffic.recorded.call("acknowledge", moved.popleft(), 1, 0)
+        traffic.recorded.settle()
+    assert traffic.journal.state is JournalState.READY
+    assert any("no space left" in note for note in traffic.journal.notes)
+    assert compacted(traffic.journal)
+    assert traffic.recovered() == list(moved)
+
+
 def test_damage_in_an_old_segment_is_reported_and_never_copied() -> None:
     traffic = Traffic()
     traffic.flow(30, stay_every=5)
