@@ -26,9 +26,10 @@ class JournalSettings:
     identity: int = 0
     # The size of a new segment file, header included: a multiple of 512 bytes, 16 KiB or more.
     segment_size_bytes: int = field(default=16 * MIB)
-    # A sync of 100 KiB takes twice as long as one of 10 KiB, one of 1 MiB eight times: larger batches buy no
-    # throughput.
-    batch_bytes_max: int = 256 * KIB
+    # A sync of 100 KiB takes twice as long as one of 10 KiB, one of 1 MiB eight times: to the disk larger batches are
+    # no gain. To the processor they are: a message that moves to another broker costs a tenth less at both than in
+    # batches of 256 KiB, and 1 MiB is no better.
+    batch_bytes_max: int = 512 * KIB
     # A seal is written after this time without records.
     seal_after_s: float = 1.0
     # One slice of recovery is one read and the work on it: about 5 ms.
