@@ -10,7 +10,6 @@ while a caller may wait for their outcome.
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from itertools import chain
 from typing import Final
 
 from attrs import define, evolve
@@ -65,6 +64,8 @@ class Attempts:
     cause: JMSException
     pause: Call[None] | None = None
     scale_down_target: str | None = None
+    #: Where the last broker has redirected; taken before all that remain. A broker may redirect any number of times.
+    redirect: TransportConfiguration | None = None
 
 
 class Reconnection:
@@ -173,7 +174,8 @@ class Reconnection:
         """Start the next attempt, after its pause. Give up when no attempt is left."""
         attempts = self._attempts
         assert attempts is not None
-        attempt = next(attempts.remaining, None)
+        redirect, attempts.redirect = attempts.redirect, None
+        attempt = Attempt(0.0, redirect) if redirect is not None else next(attempts.remaining, None)
         if attempt is None:
             self._give_up(attempts)
         elif attempt.pause_s > 0:
@@ -273,10 +275,8 @@ class Reconnection:
         elif attempts is not None:
             if self.state is AgentState.CONNECTING:
                 attempts.cause = error
-                redirect = _redirect_in(disconnect)
-                if redirect is not None:
-                    # An early request may be answered before the topology comes.
-                    attempts.remaining = chain([Attempt(0.0, redirect)], attempts.remaining)
+                # An early request may be answered before the topology comes.
+                attempts.redirect = _redirect_in(disconnect)
             for session in self.sessions:
                 session.channel.detach()
             self._try_next()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from itertools import chain
+
 from embedclient.agent import (
     Agent,
     AgentState,
@@ -286,3 +289,16 @@ def test_an_early_request_may_be_redirected_before_the_topology_comes() -> None:
     assert [type(packet) for packet in requests] == [Ping, SubscribeTopologyV2, CreateSession]
     agent.step(BytesReceived(2, frame(CreateSessionResponse(136), 1) + frame(TOPOLOGY)), at(0))
     assert (call.result, agent.connector) == (agent.sessions[0], B)
+
+
+def test_redirects_before_the_topology_leave_nothing_behind() -> None:
+    """As iterators in iterators they would end the process, by the depth of its stack, after some 100,000."""
+    agent = make_agent()
+    agent.create_session(auto_commit_sends=True, auto_commit_acks=True, early=True)
+    agent.take_outputs(at(0))
+    redirect, depths = frame(DisconnectV3("node", 0, "other", B)), list[int]()
+    for number in range(1, 41):
+        agent.step(Dialed(number), at(0))
+        assert Dial(number + 1, B, 60.0) in agent.step(BytesReceived(number, redirect), at(0))
+        depths.append(sum(isinstance(each, chain) for each in gc.get_objects()))
+    assert depths[-1] <= depths[0]
