@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from codecs import utf_16_be_decode, utf_16_le_decode, utf_16_le_encode
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -40,6 +39,8 @@ I32: Final = Struct(">i")
 I64: Final = Struct(">q")
 F32: Final = Struct(">f")
 F64: Final = Struct(">d")
+# Of a Str in the layout of UTF: in code units, and in bytes.
+_UTF_LENGTHS: Final = Struct(">iH")
 
 # The limits between the three layouts of Str.
 _SHORT_STRING_UNITS_MAX: Final = 8
@@ -53,7 +54,8 @@ _EXTRA_PARAMETER_PREFIX: Final = "$.EP."
 # By themselves: looking a member up in its enumeration costs more than the comparison.
 _STRING: Final = PropertyType.STRING
 _STRING_TAG: Final = int(PropertyType.STRING)
-_NUMBERS: Final = {int(PropertyType.INT): I32, int(PropertyType.LONG): I64}
+# By the byte of the type.
+_NUMBERS: Final = tuple({int(PropertyType.INT): I32, int(PropertyType.LONG): I64}.get(tag) for tag in range(256))
 _KEPT_NAMES_MAX: Final = 512
 _KEPT_NAME_CHARACTERS_MAX: Final = 64
 _KIND_BOOLEAN, _KIND_INT, _KIND_LONG, _KIND_STRING = range(4)
@@ -107,7 +109,11 @@ class Reader:
 
     def unpack(self, layout: Struct) -> tuple[int | float | bool | bytes, ...]:
         """Read one fixed layout."""
-        return layout.unpack_from(self.buffer, self._advance(layout.size))
+        start, size = self.position, layout.size
+        if start + size > self.end:
+            self._advance(size)
+        self.position = start + size
+        return layout.unpack_from(self.buffer, start)
 
     def i8(self) -> int:
         """Read a signed byte."""
@@ -252,7 +258,7 @@ class Reader:
                     if not start <= position <= end:
                         raise RemoteProtocolError(f"a text of {position - start} bytes")
                     value: PropertyValue = utf_16_le_decode(buffer[start:position], "surrogatepass", True)[0]
-                elif (layout := _NUMBERS.get(tag)) is not None:
+                elif (layout := _NUMBERS[tag]) is not None:
                     start = position + 1
                     position = start + layout.size
                     if position > end:
@@ -355,6 +361,12 @@ def append_utf(out: bytearray, value: str) -> None:
 
 def append_string(out: bytearray, value: str) -> None:
     """Append Str."""
+    units = len(value)
+    if _SHORT_STRING_UNITS_MAX < units <= _UTF_STRING_UNITS_MAX and value.isascii():
+        # As most texts: both lengths are that of the bytes.
+        out += _UTF_LENGTHS.pack(units, units)
+        out += value.encode()
+        return
     big_endian = value.encode("utf-16-be", "surrogatepass")
     units = len(big_endian) // 2
     out += I32.pack(units)
@@ -400,8 +412,19 @@ _SCALAR_OF_TAG: Final = tuple(
 )
 
 
-# Programs use the same few names in all of their messages.
-_encode_name = lru_cache(_KEPT_NAMES_MAX)(encode_simple_string)
+class _EncodedNames(dict[str, bytes]):
+    """Keep names in their encoding: programs use the same few in all of their messages."""
+
+    def __missing__(self, name: str) -> bytes:
+        encoded = encode_simple_string(name)
+        if len(name) <= _KEPT_NAME_CHARACTERS_MAX:
+            if len(self) >= _KEPT_NAMES_MAX:
+                self.clear()
+            self[name] = encoded
+        return encoded
+
+
+_encoded_names: Final = _EncodedNames()
 
 
 def append_properties(out: bytearray, properties: Properties) -> None:
@@ -413,7 +436,7 @@ def append_properties(out: bytearray, properties: Properties) -> None:
     out += I32.pack(len(properties))
     # Straight codec calls: going through str.encode costs three times as much, and every send of a client is here.
     for name, (value, kind) in properties.typed_items():
-        out += _encode_name(name) if len(name) <= _KEPT_NAME_CHARACTERS_MAX else encode_simple_string(name)
+        out += _encoded_names[name]
         out.append(kind)
         if kind is _STRING and value.__class__ is str:
             data = utf_16_le_encode(value, "surrogatepass")[0]

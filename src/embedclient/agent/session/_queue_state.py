@@ -4,6 +4,7 @@ Responsible for values only: the answers to queries, and the attributes of a que
 older broker does not send becomes None. Does not depend on the time of queries.
 """
 
+from operator import attrgetter
 from typing import Any
 
 from attrs import fields_dict, frozen
@@ -150,7 +151,12 @@ class AddressState:
 
 
 # By the names in packets.
-_ATTRIBUTE_NAMES = {name.removesuffix("_ms"): name for name in fields_dict(QueueAttributes)}
+_ATTRIBUTE_NAMES = tuple(fields_dict(QueueAttributes))
+# The same in packets.
+_SENT_NAMES = tuple(name.removesuffix("_ms") for name in _ATTRIBUTE_NAMES)
+_attributes_of = attrgetter(*_ATTRIBUTE_NAMES)
+_sent_attributes_of = attrgetter(*_SENT_NAMES)
+_ADDRESS_STATE_NAMES = tuple(fields_dict(AddressState))
 
 
 def queue_state(answer: Packet) -> QueueState:
@@ -168,7 +174,7 @@ def queue_state(answer: Packet) -> QueueState:
         auto_created = answer.auto_created
         routing_type = answer.routing_type
         window = answer.default_consumer_window_size
-        attributes = QueueAttributes(**{name: getattr(answer, sent) for sent, name in _ATTRIBUTE_NAMES.items()})
+        attributes = QueueAttributes(**dict(zip(_ATTRIBUTE_NAMES, _sent_attributes_of(answer), strict=True)))
     return QueueState(
         exists=answer.exists,
         durable=answer.durable,
@@ -189,8 +195,7 @@ def queue_state(answer: Packet) -> QueueState:
 def address_state(answer: Packet) -> AddressState:
     """Return a binding query answer of any version in one form."""
     assert isinstance(answer, ADDRESS_ANSWERS), answer
-    names = fields_dict(AddressState)
-    return AddressState(**{name: getattr(answer, name) for name in names if hasattr(answer, name)})
+    return AddressState(**{name: getattr(answer, name) for name in _ADDRESS_STATE_NAMES if hasattr(answer, name)})
 
 
 def create_queue_packet(
@@ -258,5 +263,5 @@ def consumer_window(settings: LocatorSettings, state: QueueState) -> int:
 
 def _given(attributes: QueueAttributes) -> dict[str, Any]:
     """Return the attributes that are set, by the names in packets."""
-    values = {sent: getattr(attributes, name) for sent, name in _ATTRIBUTE_NAMES.items()}
-    return {name: value for name, value in values.items() if value is not None}
+    values = zip(_SENT_NAMES, _attributes_of(attributes), strict=True)
+    return {name: value for name, value in values if value is not None}

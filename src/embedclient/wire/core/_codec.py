@@ -14,7 +14,7 @@ from ...errors import LocalProtocolError, RemoteProtocolError
 from .._buffer import Reader
 from ._framing import FRAME_HEADER, FRAME_HEADER_SIZE
 from ._packet_table import Packet
-from ._packet_type import FROM_CLIENT_ONLY, FROM_SERVER_ONLY, SINCE
+from ._packet_type import FROM_CLIENT_ONLY, FROM_SERVER_ONLY
 
 __all__ = ["decode_packet", "encode_packet"]
 
@@ -27,7 +27,13 @@ _TOPOLOGY: Final = -17  # CLUSTER_TOPOLOGY_V4, that of all brokers of today
 # Frames of members: those of a large cluster, each shorter than this with names of usual length.
 _TOPOLOGIES_MAX, _TOPOLOGY_BYTES_MAX = 1024, 1024
 
-_classes: dict[int, type[Packet]] = {}
+
+class _Classes(dict[int, type[Packet]]):
+    def __missing__(self, packet_type: int) -> type[Packet]:
+        return _load(packet_type)
+
+
+_classes = _Classes()
 
 
 def _load(packet_type: int) -> type[Packet]:
@@ -47,10 +53,10 @@ def _load(packet_type: int) -> type[Packet]:
         family = _connection_packets.PACKETS + _queue_packets.PACKETS + _session_packets.PACKETS
     for packet_class in family:
         _classes[packet_class.TYPE] = packet_class
-    try:
-        return _classes[packet_type]
-    except KeyError:
-        raise RemoteProtocolError(f"unknown packet type {packet_type}") from None
+    loaded = _classes.get(packet_type)
+    if loaded is None:
+        raise RemoteProtocolError(f"unknown packet type {packet_type}")
+    return loaded
 
 
 @lru_cache(_TOPOLOGIES_MAX)
@@ -71,13 +77,10 @@ def decode_packet(buffer: bytes | bytearray, start: int, end: int, version: int,
     packet_type = buffer[start + 4]
     if packet_type > 127:
         packet_type -= 256
-    packet_class = _classes.get(packet_type)
-    if packet_class is None:
-        packet_class = _load(packet_type)
+    packet_class = _classes[packet_type]
     if packet_type in (FROM_SERVER_ONLY if from_client else FROM_CLIENT_ONLY):
         raise RemoteProtocolError(f"{packet_class.__name__} from a {'client' if from_client else 'server'}")
-    plan = packet_class._plans.get(version) or packet_class.plan(version)
-    fixed = plan.fixed
+    fixed = packet_class._plans[version].fixed
     if fixed is None:
         if packet_type == _TOPOLOGY and end - body <= _TOPOLOGY_BYTES_MAX:
             return _topology_packet(bytes(buffer[body:end]), packet_class, version)
@@ -92,9 +95,9 @@ def encode_packet(packet: Packet, channel_id: int, version: int) -> bytes:
 
     Raise LocalProtocolError when a value does not fit, or when peers of that version do not support the packet.
     """
-    if 0 < version < SINCE.get(packet.TYPE, 0):
+    if 0 < version < packet._since:
         raise LocalProtocolError(f"{type(packet).__name__} does not exist in version {version}")
-    fixed = (packet._plans.get(version) or packet.plan(version)).fixed_write
+    fixed = packet._plans[version].fixed_write
     if fixed is not None:
         try:
             return FRAME_HEADER.pack(FRAME_HEADER_SIZE - 4 + fixed.size, packet.TYPE, channel_id) + fixed.pack(*packet)

@@ -33,6 +33,7 @@ from .._buffer import (
     append_string,
     append_xid,
 )
+from ._packet_type import SINCE
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Record")
@@ -70,7 +71,7 @@ class Kind(Generic[T]):
     older peers omit: a body may end before it. ``when`` names an earlier field and the value it must have.
     """
 
-    __slots__ = ("append", "is_nullable", "letter", "omits_none", "read")
+    __slots__ = ("append", "letter", "nullable", "omits_none", "read")
 
     def __init__(
         self,
@@ -78,14 +79,13 @@ class Kind(Generic[T]):
         append: Callable[[bytearray, T], None],
         letter: str = "",
         omits_none: bool = False,
-        is_nullable: bool = False,
+        nullable: _Nullable[T] | None = None,
     ) -> None:
         self.read = read
         self.append = append
         self.letter = letter  # of struct, for the fixed kinds
         self.omits_none = omits_none
-        # One zero byte stands for None.
-        self.is_nullable = is_nullable
+        self.nullable = nullable
 
     def __call__(
         self,
@@ -96,6 +96,17 @@ class Kind(Generic[T]):
         when: tuple[str, object] | None = None,
     ) -> T:
         return cast(T, Field(cast(Kind[object], self), default, since, tail, when))
+
+
+class _Nullable(Generic[T]):
+    """The parts of a kind with a presence byte in front: one zero byte stands for None."""
+
+    __slots__ = ("append_value", "present", "read_value")
+
+    def __init__(self, kind: Kind[T], present: int) -> None:
+        self.read_value, self.append_value = kind.read, kind.append
+        #: The byte in front of a value.
+        self.present = present
 
 
 def _fixed(letter: str, read: Callable[[Reader], T]) -> Kind[T]:
@@ -125,7 +136,7 @@ def nullable(kind: Kind[T], present: int) -> Kind[T | None]:
             out.append(present)
             append_value(out, value)
 
-    return Kind(read, append, is_nullable=True)
+    return Kind(read, append, nullable=cast("_Nullable[T | None]", _Nullable(kind, present)))
 
 
 def omittable(kind: Kind[T]) -> Kind[T | None]:
@@ -254,6 +265,15 @@ class Plan:
         self.fixed_write = None if only is None or only.flags or self.missing else only.write_layout
 
 
+class _Plans(dict[int, Plan]):
+    """The forms of one record by version: each packet looks one up."""
+
+    record_class: type[Record]
+
+    def __missing__(self, version: int) -> Plan:
+        return self.record_class.plan(version)
+
+
 @dataclass_transform(
     frozen_default=True,
     field_specifiers=(
@@ -297,23 +317,30 @@ class _PacketClass(type):
         namespace["__slots__"] = ()
         namespace["__match_args__"] = names
         namespace["FIELDS"] = tuple(fields)
-        namespace["_plans"] = {}
+        plans = namespace["_plans"] = _Plans()
+        namespace["_count"] = len(names)
+        namespace["_since"] = SINCE.get(cast(int, namespace.get("TYPE")), 0)
         namespace["_defaults"] = {field.name: field.default for field in fields}
-        return super().__new__(cls, name, bases, namespace)
+        made = super().__new__(cls, name, bases, namespace)
+        plans.record_class = cast("type[Record]", made)
+        return made
 
 
 class Record(tuple[object, ...], metaclass=_PacketClass):
     """A list of fields as an immutable value: a packet, or a part of one. Equal when class and fields are equal."""
 
     FIELDS: ClassVar[tuple[Field, ...]]
-    _plans: ClassVar[dict[int, Plan]]
+    _plans: ClassVar[_Plans]
+    # Number of fields, and the version that brought the packet.
+    _count: ClassVar[int]
+    _since: ClassVar[int]
     _defaults: ClassVar[dict[str, object]]
 
     def __new__(cls, *args: object, **fields: object) -> Self:
-        names: tuple[str, ...] = cls.__match_args__
-        given_count, count = len(args), len(names)
+        given_count, count = len(args), cls._count
         if given_count == count and not fields:
             return tuple.__new__(cls, args)
+        names: tuple[str, ...] = cls.__match_args__
         if given_count > count:
             raise TypeError(f"{cls.__name__} has {count} fields, {given_count} were given")
         given = {**cls._defaults, **fields}
@@ -370,7 +397,7 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
     @classmethod
     def read_body(cls, reader: Reader, version: int) -> Self:
         """Decode a body. Raise RemoteProtocolError. Bytes behind the known fields are left alone."""
-        plan = cls._plans.get(version) or cls.plan(version)
+        plan = cls._plans[version]
         values: list[object] = []
         for step in plan.steps:
             if step.tail and reader.position == reader.end:
@@ -382,19 +409,20 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
                 values += reader.unpack(step.layout)
             else:
                 kind, position = step.field.kind, reader.position
-                # Most packets have several such fields, and most of these are absent.
-                if kind.is_nullable and position < reader.end and not reader.buffer[position]:
-                    reader.position = position + 1
-                    values.append(None)
-                else:
+                nullable = kind.nullable
+                if nullable is None or position >= reader.end:
                     values.append(kind.read(reader))
+                else:
+                    # Most packets have several such fields, and most of these are absent.
+                    reader.position = position + 1
+                    values.append(nullable.read_value(reader) if reader.buffer[position] else None)
         values += plan.missing
         return tuple.__new__(cls, values)
 
     def append_body(self, out: bytearray, version: int) -> None:
         """Encode the body. Raise LocalProtocolError for values that do not fit."""
         try:
-            for step in (self._plans.get(version) or self.plan(version)).steps:
+            for step in self._plans[version].steps:
                 if step.when_at >= 0 and self[step.when_at] != step.when_value:
                     continue
                 if step.write_layout is not None:
@@ -404,12 +432,16 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
                     out += step.write_layout.pack(*values)
                     continue
                 value, kind = self[step.first], step.field.kind
-                if value is None and kind.is_nullable:
+                nullable = kind.nullable
+                if nullable is None:
+                    if value is None and kind.omits_none:
+                        return
+                    kind.append(out, value)
+                elif value is None:
                     out.append(0)
-                    continue
-                if value is None and kind.omits_none:
-                    return
-                kind.append(out, value)
+                else:
+                    out.append(nullable.present)
+                    nullable.append_value(out, value)
         except (StructError, AttributeError, TypeError, OverflowError) as error:
             raise LocalProtocolError(f"{self!r} cannot be encoded: {error}") from error
 
