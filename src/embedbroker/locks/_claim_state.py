@@ -35,6 +35,9 @@ class ClaimState(Enum):
     LEAVING = "leaving"
     OVER = "over"
 
+    # By identity: that of `Enum` is a call in Python for each look at a table of states.
+    __hash__ = object.__hash__
+
 
 class ClaimEvent(Enum):
     """What leads from one state to the next."""
@@ -51,6 +54,9 @@ class ClaimEvent(Enum):
     JOURNAL_CLOSED = "journal closed"
     FAILED = "failed"
     ENDED = "ended"
+
+    # By identity: that of `Enum` is a call in Python for each look at a table of states.
+    __hash__ = object.__hash__
 
 
 _WAITS: dict[ClaimEvent, ClaimState] = {

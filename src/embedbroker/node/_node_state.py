@@ -22,6 +22,9 @@ class NodeState(Enum):
     STOPPING = "stopping"
     STOPPED = "stopped"
 
+    # By identity: that of `Enum` is a call in Python for each look at a table of states.
+    __hash__ = object.__hash__
+
 
 class NodeEvent(Enum):
     """What moves a node from one state to the next."""
@@ -32,6 +35,9 @@ class NodeEvent(Enum):
     STOP = "stop"
     END = "end"
     FAIL = "fail"
+
+    # By identity: that of `Enum` is a call in Python for each look at a table of states.
+    __hash__ = object.__hash__
 
 
 #: A node waits as backup at most once. A failure ends it from every state but the last.

@@ -37,6 +37,9 @@ class BridgeState(Enum):
     #: It waits for confirmations.
     STOPPING = "STOPPING"
 
+    # By identity: that of `Enum` is a call in Python for each look at a table of states.
+    __hash__ = object.__hash__
+
 
 TRANSITIONS: Final[dict[BridgeState, tuple[BridgeState, ...]]] = {
     BridgeState.STOPPED: (BridgeState.STARTING,),

@@ -266,7 +266,8 @@ class _Flow:
         self.way = way
         # The one reader while it waits: a pipe has one at each end, and most reads wait.
         self._reader: trio.lowlevel.Task | None = None
-        self.writers = trio.lowlevel.ParkingLot()
+        # None until one waits: nearly every read would look at an empty one.
+        self._writers: trio.lowlevel.ParkingLot | None = None
         self.broken: str | None = None
         self.reader_gone = False
         #: True if the connection breaks before the next byte.
@@ -306,6 +307,12 @@ class _Flow:
             self._connection.break_off("reset", lose=False)
         return size
 
+    async def wait_for_news(self) -> None:
+        """Wait until there may be room, or the end."""
+        if self._writers is None:
+            self._writers = trio.lowlevel.ParkingLot()
+        await self._writers.park()
+
     def due_after(self, seconds: float) -> None:
         """Let what is sent from now on arrive later. Bytes stay in order, so one pause is enough."""
         self._last_due = max(self._last_due, trio.current_time() + seconds)
@@ -321,7 +328,8 @@ class _Flow:
 
     async def take(self, max_bytes: int) -> bytes:
         # A read that parks lets others run by that alone: most do, and a pass of the scheduler more would cost as much.
-        due = self._next_due()
+        is_silent = not self._pieces and self.broken is None and self._ends_at is None
+        due = None if is_silent else self._next_due()
         if self.reader_gone or due is not None:
             await trio.lowlevel.checkpoint()
             due = self._next_due()
@@ -337,8 +345,8 @@ class _Flow:
                         # As most reads: the only piece, and due at once.
                         self._pieces.popleft()
                         self.size_bytes = 0
-                        if self.writers:
-                            self.writers.unpark_all()
+                        if self._writers is not None:
+                            self._writers.unpark_all()
                         return data
             elif due and due > trio.current_time():
                 with trio.move_on_at(due):
@@ -382,8 +390,8 @@ class _Flow:
         else:
             data = self._collect_pieces(max_bytes)
         self.size_bytes -= len(data)
-        if self.writers:
-            self.writers.unpark_all()
+        if self._writers is not None:
+            self._writers.unpark_all()
         return data
 
     def _collect_pieces(self, max_bytes: int) -> bytes:
@@ -419,8 +427,8 @@ class _Flow:
 
     def _wake(self) -> None:
         self.wake_reader()
-        if self.writers:
-            self.writers.unpark_all()
+        if self._writers is not None:
+            self._writers.unpark_all()
 
 
 class PipeEnd:
@@ -449,7 +457,7 @@ class PipeEnd:
         outgoing = self._outgoing
         await trio.lowlevel.checkpoint()
         while not (self.is_closed or outgoing.broken or outgoing.reader_gone or outgoing.has_room):
-            await outgoing.writers.park()
+            await outgoing.wait_for_news()
 
     def receive(self, max_bytes: int) -> Coroutine[Any, Any, bytes]:
         return self._incoming.take(max_bytes)

@@ -101,18 +101,20 @@ class TrioEdge:
         self._flush_wanted = TrioSignal()
         self._pauses = 0
         self._virtual = _clock_is_virtual()
-        self._now = Instant(trio.current_time(), 0)
+        # Called directly: `trio.current_time` looks for the running loop first, once or twice for each read.
+        self._monotonic = trio.lowlevel.current_clock().current_time
+        self._now = Instant(self._monotonic(), 0)
 
     # What the client's classes use
 
     def now(self) -> Instant:
         if self._virtual:
-            monotonic = trio.current_time()
+            monotonic = self._monotonic()
             return Instant(monotonic, VIRTUAL_START_MS + int(monotonic * 1000))
         # Called once or twice per message: the value is reused until the millisecond has passed.
         wall_ms = time.time_ns() // 1_000_000
         if wall_ms != self._now.wall_ms:
-            self._now = Instant(trio.current_time(), wall_ms)
+            self._now = Instant(self._monotonic(), wall_ms)
         return self._now
 
     def pause(self) -> Coroutine[object, None, None]:

@@ -22,7 +22,7 @@ def whole(least: int, most: int | None = None) -> Check:
     """Return a check for an int in a range. A bool does not count as an int, although Python's do."""
 
     def check(_: object, attribute: Attribute[Any], value: object) -> None:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if value.__class__ is not int and (isinstance(value, bool) or not isinstance(value, int)):
             raise TypeError(f"{attribute.name} must be an int, not {value!r}")
         if value < least or (most is not None and value > most):
             range_text = f"{least} or more" if most is None else f"from {least} to {most}"
@@ -47,7 +47,7 @@ def instance(kind: type, article: str = "a") -> Check:
     """Return a check for a value of a class."""
 
     def check(_: object, attribute: Attribute[Any], value: object) -> None:
-        if not isinstance(value, kind):
+        if value.__class__ is not kind and not isinstance(value, kind):
             members = f" ({', '.join(kind.__members__)})" if issubclass(kind, Enum) else ""
             raise TypeError(f"{attribute.name} must be {article} {kind.__name__}{members}, not {value!r}")
 

@@ -66,6 +66,9 @@ class Phase(Enum):
     #: The session has ended.
     CLOSED = "closed"
 
+    # By identity: that of `Enum` is a call in Python for each look at a table of states.
+    __hash__ = object.__hash__
+
 
 #: A connection may be lost before the session is back, and a session that cannot be reattached attaches once more.
 TRANSITIONS: Final[dict[Phase, tuple[Phase, ...]]] = {

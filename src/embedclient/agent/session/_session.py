@@ -70,6 +70,9 @@ class SessionPhase(Enum):
     CLOSING = "closing"
     CLOSED = "closed"
 
+    # By identity: that of `Enum` is a call in Python for each look at a table of states.
+    __hash__ = object.__hash__
+
 
 #: A connection may be lost for good at any time, which closes its sessions.
 TRANSITIONS: Final[dict[SessionPhase, tuple[SessionPhase, ...]]] = {
