@@ -136,7 +136,7 @@ class Membership:
         self._repeats: list[float] = []
         self._answers_left = 0
         # Computed only when it may have changed: every step of the node reads it.
-        self._deadline: float | None = None
+        self.deadline: float | None = None
         self.is_rearmed = True
         self._has_waited = False
         # The changes of the members that the last review has seen.
@@ -333,9 +333,9 @@ class Membership:
         """Return when `on_time` is due, in monotonic seconds; None if it never is."""
         if self.is_rearmed:
             dues = [due for outbound in self._outbound_peers if (due := outbound.next_deadline()) is not None]
-            self._deadline = min([*dues, *self._repeats[:1]], default=None)
+            self.deadline = min([*dues, *self._repeats[:1]], default=None)
             self.is_rearmed = False
-        return self._deadline
+        return self.deadline
 
     def rearm(self) -> None:
         self.is_rearmed = True

@@ -574,7 +574,8 @@ class BrokerConfig:
         """
         default = self.cluster_connection
         wanted = default if connection is None else connection
-        names = [None if wanted is None else wanted.name, *([None] if wanted == default else [])]
+        is_default = wanted is default or wanted == default
+        names = [None if wanted is None else wanted.name, *([None] if is_default else [])]
         found = [each for name in names for each in self.listens_at if each.cluster_connection == name]
         return (found or self.listens_at)[0]
 

@@ -253,7 +253,7 @@ class ClusterPart(Part):
         for cluster in self._clusters:
             # In a step of traffic only what has changed can be due.
             if step.timely or cluster.is_rearmed:
-                due = cluster.next_deadline()
+                due = cluster.next_deadline() if cluster.is_rearmed else cluster.deadline
                 if due is not None and step.now.monotonic >= due:
                     cluster.on_time()
         # In each step, and there is seldom anything: looked at here, without a call.
@@ -264,8 +264,9 @@ class ClusterPart(Part):
             completions.collect_grants(step.outputs, step.now)
 
     def next_deadline(self, now: Instant) -> float | None:
-        # Called in each step: nearly every broker has one.
-        earliest = self._first.next_deadline()
+        # Called in each step: nearly every broker has one, and few steps change when it is due.
+        first = self._first
+        earliest = first.next_deadline() if first.is_rearmed else first.deadline
         for cluster in self._others:
             due = cluster.next_deadline()
             if due is not None and (earliest is None or due < earliest):
@@ -330,7 +331,8 @@ class LateMessages(Part):
         self._bindings.run(step.now.monotonic)
 
     def next_deadline(self, now: Instant) -> float | None:
-        return self._bindings.next_deadline_s
+        bindings = self._bindings
+        return bindings.next_deadline_s if bindings.waiting or bindings.ready else None
 
 
 class BridgesPart(Part):

@@ -202,9 +202,13 @@ class Endpoint:
         """
         if connector not in self.config.connectors.values():  # a peer announced it
             connector = connector.without_local_address
-        connector = connector.with_local_tls(*self._local_tls())
+        is_secure = connector.is_secure
+        if is_secure:
+            connector = connector.with_local_tls(*self._local_tls())
         if self._network is None:
             return await dial(connector, timeout_s)
+        if not is_secure:
+            return await self._network.dial(connector, timeout_s)
         deadline = trio.current_time() + timeout_s
         tls = TLSDial(connector)
         return await tls.establish(await self._network.dial(connector, timeout_s), deadline)

@@ -7,7 +7,8 @@ depend on sessions, messages in flight and protocols; the kernel empties a queue
 from __future__ import annotations
 
 import re
-from typing import TypeVar
+from operator import attrgetter
+from typing import Any
 
 from attrs import define, evolve, field
 
@@ -41,7 +42,18 @@ _RANDOM_NAME = re.compile(r"(jms\.temp(queue|topic)\.)?[0-9a-f]{8}(-[0-9a-f]{4})
 _OLD_TEMPORARY_PREFIXES = ("jms.tempqueue.", "jms.temptopic.")
 GONE_MAX = 10_000
 
-T = TypeVar("T")
+# Attributes of a queue, and the address setting that holds unless a request has the attribute.
+_DEFAULTS = {
+    "max_consumers": "default_max_consumers",
+    "exclusive": "default_exclusive_queue",
+    "purge_on_no_consumers": "default_purge_on_no_consumers",
+    "auto_delete_delay": "auto_delete_queues_delay_ms",
+    "auto_delete_message_count": "auto_delete_queues_message_count",
+    "group_buckets": "default_group_buckets",
+    "group_rebalance": "default_group_rebalance",
+    "group_rebalance_pause_dispatch": "default_group_rebalance_pause_dispatch",
+}
+_requested, _default_values = attrgetter(*_DEFAULTS), attrgetter(*_DEFAULTS.values())
 
 
 def split_fqqn(name: str) -> tuple[str, str | None]:
@@ -471,12 +483,9 @@ class AddressManager:
     def _definition(
         self, request: QueueRequest, address: str, name: str, routing_type: int, settings: AddressSettings
     ) -> QueueDefinition:
-        def default(value: T | None, otherwise: T | None) -> T:
-            chosen = value if value is not None else otherwise
-            assert chosen is not None
-            return chosen
-
         auto_delete = settings.auto_delete_queues if request.auto_created else settings.auto_delete_created_queues
+        wanted = zip(_DEFAULTS, _requested(request), _default_values(settings), strict=True)
+        chosen: dict[str, Any] = {name: default if value is None else value for name, value, default in wanted}
         return QueueDefinition(
             id=self.ids.take(),
             name=name,
@@ -486,25 +495,14 @@ class AddressManager:
             temporary=request.temporary,
             transient=request.shared and not request.durable,
             filter=request.filter or None,
-            max_consumers=default(request.max_consumers, settings.default_max_consumers),
-            exclusive=default(request.exclusive, settings.default_exclusive_queue),
-            purge_on_no_consumers=default(request.purge_on_no_consumers, settings.default_purge_on_no_consumers),
             auto_created=request.auto_created,
-            auto_delete=default(request.auto_delete, auto_delete),
-            auto_delete_delay=default(request.auto_delete_delay, settings.auto_delete_queues_delay_ms),
-            auto_delete_message_count=default(
-                request.auto_delete_message_count, settings.auto_delete_queues_message_count
-            ),
+            auto_delete=bool(auto_delete if request.auto_delete is None else request.auto_delete),
             user=request.user,
-            group_buckets=default(request.group_buckets, settings.default_group_buckets),
-            group_rebalance=default(request.group_rebalance, settings.default_group_rebalance),
-            group_rebalance_pause_dispatch=default(
-                request.group_rebalance_pause_dispatch, settings.default_group_rebalance_pause_dispatch
-            ),
             group_first_key=request.group_first_key or settings.default_group_first_key or None,
-            enabled=default(request.enabled, True),
+            enabled=request.enabled is not False,
             configuration_managed=request.configuration_managed,
             internal=request.internal,
+            **chosen,
         )
 
     def drop_queue(self, queue: Queue) -> None:

@@ -26,13 +26,13 @@ class LateBindings:
     ``ready`` has the actions of messages that may be tried again, which the owner runs at its next turn.
     """
 
-    __slots__ = ("_addresses", "_clock", "_until_s", "_waiting", "ready")
+    __slots__ = ("_addresses", "_clock", "_until_s", "ready", "waiting")
 
     def __init__(self, addresses: AddressManager, clock: Clock) -> None:
         self._addresses = addresses
         self._clock = clock
         self._until_s = 0.0
-        self._waiting: list[Callable[[], None]] = []
+        self.waiting: list[Callable[[], None]] = []
         self.ready: list[Callable[[], None]] = []
 
     def begin(self) -> None:
@@ -54,25 +54,25 @@ class LateBindings:
         further = {each for each in ids if group_of(each) is not None}
         address = self._addresses.resolution.find(message.address)
         if further and (address is None or len(address.chosen(frozenset(further))[1]) < len(further)):
-            raise RoutingUndecided(self._waiting.append)
+            raise RoutingUndecided(self.waiting.append)
 
     def on_binding(self, _binding: RemoteBinding, _binding_id: int) -> None:
         """Let what waits be tried again. Observes `CommitObserver.remote_binding_added`."""
-        self.ready += self._waiting
-        self._waiting.clear()
+        self.ready += self.waiting
+        self.waiting.clear()
 
     @property
     def next_deadline_s(self) -> float | None:
         """Return when `run` is due, in monotonic seconds; None for never."""
         if self.ready:
             return self._clock.monotonic
-        return self._until_s if self._waiting else None
+        return self._until_s if self.waiting else None
 
     def run(self, now_s: float) -> None:
         """Run the actions of messages that may be tried again."""
         if now_s >= self._until_s:
-            self.ready += self._waiting
-            self._waiting.clear()
+            self.ready += self.waiting
+            self.waiting.clear()
         # One that waits again is not tried twice.
         ready = self.ready[:]
         self.ready.clear()
