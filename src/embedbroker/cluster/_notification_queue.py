@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 
 from embedclient.model import Properties, PropertyType
 from embedclient.wire.core import CoreMessage, MessageType, encode_text
@@ -15,6 +16,8 @@ from embedclient.wire.core import CoreMessage, MessageType, encode_text
 __all__ = ["notification_filter", "notification_queue_name", "session_filter", "snapshot_request"]
 
 _SESSION = "SESSION_CREATED"
+# All bridges of a cluster connection have the same one.
+_FILTERS_KEPT_MAX = 64
 NOTIFICATION_TYPES = (
     "BINDING_ADDED",
     "BINDING_REMOVED",
@@ -70,6 +73,13 @@ def notification_filter(
         notification_address: Address of notifications. Its queues and consumers are left out.
         with_sessions: Collect the sessions of clients, too.
     """
+    return _filter_of(addresses, max_hops, tuple(excluded), notification_address, with_sessions)
+
+
+@lru_cache(_FILTERS_KEPT_MAX)
+def _filter_of(
+    addresses: str, max_hops: int, excluded: tuple[str, ...], notification_address: str, with_sessions: bool
+) -> str:
     types = ", ".join(f"'{each}'" for each in (_SESSION,) * with_sessions + NOTIFICATION_TYPES)
     of_sessions = f"_AMQ_NotifType = '{_SESSION}' OR " if with_sessions else ""
     return (

@@ -7,7 +7,7 @@ routing, on store-and-forward queues, or on the connection that the notification
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from attrs import frozen
@@ -25,7 +25,7 @@ from embedbroker.kernel import (
     name_in_text,
 )
 from embedclient.errors import RemoteProtocolError
-from embedclient.model import Properties
+from embedclient.model import PropertyValue
 from embedclient.wire.core import CoreMessage
 
 __all__ = [
@@ -42,6 +42,8 @@ __all__ = [
     "SessionCreated",
 ]
 
+# The properties of a notification.
+Values: TypeAlias = Mapping[str, PropertyValue]
 _RESET, _COMPLETE = "_AMQ_RESET_QUEUE_DATA", "_AMQ_RESET_QUEUE_DATA_COMPLETE"
 _GROUPING = frozenset(("PROPOSAL", "PROPOSAL_RESPONSE", "UNPROPOSAL"))
 _KINDS = _GROUPING | {
@@ -228,7 +230,7 @@ class RemoteBindings:
         A message that cannot be applied changes nothing. The first of each kind is one log line.
         """
         try:
-            properties = message.properties
+            properties = dict(message.properties.items())
         except RemoteProtocolError as error:
             self._log_once("unreadable", f"node {self.node_id}: a notification is ignored: {error}")
             return []
@@ -249,7 +251,7 @@ class RemoteBindings:
             self._log_once(known, f"node {self.node_id}: notification {kind} is ignored: {ignored}")
             return []
 
-    def _apply(self, properties: Properties) -> list[BindingChange]:
+    def _apply(self, properties: Values) -> list[BindingChange]:
         kind = _text(properties, "_AMQ_NotifType")
         if kind == "BINDING_ADDED":
             return self._add(properties)
@@ -269,7 +271,7 @@ class RemoteBindings:
 
     # -- bindings ------------------------------------------------------------------------------------------------
 
-    def _add(self, properties: Properties) -> list[BindingChange]:
+    def _add(self, properties: Values) -> list[BindingChange]:
         distance = self._distance(properties)
         cluster_name = _text(properties, "_AMQ_ClusterName")
         queue_id = _number(properties, "_AMQ_Binding_ID")
@@ -311,7 +313,7 @@ class RemoteBindings:
             changes.append(BindingUpdated(binding))
         return changes
 
-    def _on_removed(self, properties: Properties) -> list[BindingChange]:
+    def _on_removed(self, properties: Values) -> list[BindingChange]:
         cluster_name = _text(properties, "_AMQ_ClusterName")
         binding = self.by_cluster_name.get(cluster_name)
         if binding is not None:
@@ -320,7 +322,7 @@ class RemoteBindings:
             return []
         raise _unknown(cluster_name)
 
-    def _update(self, properties: Properties) -> list[BindingChange]:
+    def _update(self, properties: Values) -> list[BindingChange]:
         binding = self.by_cluster_name.get(_text(properties, "_AMQ_ClusterName"))
         filter = self._selector(_filter(properties))
         if binding is None:
@@ -338,7 +340,7 @@ class RemoteBindings:
 
     # -- consumers and sessions ----------------------------------------------------------------------------------
 
-    def _add_consumer(self, properties: Properties) -> list[BindingChange]:
+    def _add_consumer(self, properties: Values) -> list[BindingChange]:
         found = self._binding_of_consumer(properties)
         if found is None:
             return []
@@ -355,7 +357,7 @@ class RemoteBindings:
         binding.add_consumer(selector)
         return [ConsumerCreated(binding, address if "::" in address else binding.address, filter, distance)]
 
-    def _remove_consumer(self, properties: Properties) -> list[BindingChange]:
+    def _remove_consumer(self, properties: Values) -> list[BindingChange]:
         found = self._binding_of_consumer(properties)
         if found is None:
             return []
@@ -365,7 +367,7 @@ class RemoteBindings:
             raise _Ignored(f"no such consumer of {name_in_text(binding.cluster_name)!r} was announced before")
         return [ConsumerClosed(binding, filter, distance)]
 
-    def _binding_of_consumer(self, properties: Properties) -> tuple[RemoteBinding, int] | None:
+    def _binding_of_consumer(self, properties: Values) -> tuple[RemoteBinding, int] | None:
         """Return the queue of a consumer and its distance; None for one that is left out."""
         distance = self._distance(properties)
         cluster_name = _text(properties, "_AMQ_ClusterName")
@@ -376,7 +378,7 @@ class RemoteBindings:
             raise _unknown(cluster_name)
         return binding, distance
 
-    def _on_session(self, properties: Properties) -> list[BindingChange]:
+    def _on_session(self, properties: Values) -> list[BindingChange]:
         distance = self._distance(properties)
         if distance > self._max_hops:
             return []
@@ -397,7 +399,7 @@ class RemoteBindings:
         return distance > self._max_hops or cluster_name.endswith(self._own_node_id)
 
     @staticmethod
-    def _distance(properties: Properties) -> int:
+    def _distance(properties: Values) -> int:
         """Return the distance from this broker."""
         distance = _number(properties, "_AMQ_Distance")
         if distance < 0:
@@ -411,7 +413,7 @@ class RemoteBindings:
             raise _Ignored(f"_AMQ_FilterString: {error}") from None
 
 
-def _group_notice(kind: str, properties: Properties) -> GroupNotice:
+def _group_notice(kind: str, properties: Values) -> GroupNotice:
     distance = _number(properties, "_AMQ_Distance")
     if distance < 0:
         raise _Ignored(f"_AMQ_Distance is {distance}, it must be at least 0")
@@ -436,7 +438,7 @@ def _text_of(selector: Selector | None) -> str | None:
     return None if selector is None else selector.text
 
 
-def _text(properties: Properties, name: str) -> str:
+def _text(properties: Values, name: str) -> str:
     value = properties.get(name)
     if not value or value.__class__ is not str:
         value = _optional_text(properties, name)
@@ -445,19 +447,19 @@ def _text(properties: Properties, name: str) -> str:
     return value
 
 
-def _optional_text(properties: Properties, name: str) -> str | None:
+def _optional_text(properties: Values, name: str) -> str | None:
     value = properties.get(name)
     if value is None or isinstance(value, str):
         return value
     raise _Ignored(f"{name} must be a text, not {name_in_text(str(value))}")
 
 
-def _filter(properties: Properties) -> str | None:
+def _filter(properties: Values) -> str | None:
     """Return the filter of a queue or a consumer; None for an empty one, as in Artemis."""
     return _optional_text(properties, "_AMQ_FilterString") or None
 
 
-def _number(properties: Properties, name: str) -> int:
+def _number(properties: Values, name: str) -> int:
     value = properties.get(name)
     if value is None:
         raise _Ignored(f"{name} is missing")

@@ -27,7 +27,7 @@ from ._large_bodies import LargeBodies
 from ._log_once import LineBudget, LogOnce
 from ._message_counters import MessageCounters, QueueCounter
 from ._observer import CommitObserver, CommittedWork, DecisionObserver, Leaving, Observers, Service, When
-from ._partial_match import may_match
+from ._partial_match import is_decided_by, may_match
 from ._recovery import MessageRecord, Recovery, StoredTransaction
 from ._refusal import Refused, Scope, name_in_text
 from ._router import Router
@@ -195,6 +195,7 @@ __all__ = [
     "XaRefused",
     "common_routing_type",
     "copiers_by",
+    "is_decided_by",
     "may_match",
     "name_in_text",
     "name_of",

@@ -14,9 +14,9 @@ from attrs import frozen
 from embedclient.model import PropertyValue
 
 from .message._message import Message
-from .selector._selector import parse_condition_on
+from .selector._selector import parse_condition_on, reads_only
 
-__all__ = ["may_match"]
+__all__ = ["is_decided_by", "may_match"]
 
 # Texts in properties are named by clients.
 _DECISIONS_MAX = 1_000
@@ -42,3 +42,13 @@ def may_match(filter: str, *known: tuple[str, PropertyValue]) -> bool:
     """
     outline = _Outline(dict(known))
     return parse_condition_on(filter, frozenset(outline.values)).matches(cast(Message, outline))
+
+
+def is_decided_by(filter: str, names: frozenset[str]) -> bool:
+    """Return True if some properties decide about each message, so that `may_match` with all of them is the decision.
+
+    Args:
+        filter: Text of the filter.
+        names: Names of the properties.
+    """
+    return reads_only(filter, names)

@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 from attrs import frozen
 
-from embedbroker.kernel import Kernel, Queue, QueueDefinition, RemoteBinding, Selector
+from embedbroker.kernel import Kernel, Queue, QueueDefinition, RemoteBinding, Selector, is_decided_by, may_match
 from embedclient.model import Properties, PropertyType
 
-from ._interest import may_select
 from ._notifications import binding_properties, is_published, remote_binding_properties, set_text
 from ._registry import BrokerView, Call, Kind, ManagementRefused, Operation, Parameter, QueueEvent
 from ._texts import no_queue
@@ -25,7 +24,10 @@ __all__ = ["QUEUE_INFO_OPERATIONS", "SNAPSHOTS_MAX"]
 SNAPSHOTS_MAX = 32
 """Maximum number of snapshots under way at once: later commits and answers wait behind them."""
 
-_KINDS = ("BINDING_ADDED", "CONSUMER_CREATED")
+_BINDING, _CONSUMER = "BINDING_ADDED", "CONSUMER_CREATED"
+# What the filter of another broker reads of the messages. They have no binding type.
+_KIND, _ADDRESS, _DISTANCE, _BINDING_TYPE = "_AMQ_NotifType", "_AMQ_Address", "_AMQ_Distance", "_AMQ_Binding_Type"
+_DECISIVE = frozenset({_KIND, _ADDRESS, _DISTANCE, _BINDING_TYPE})
 _RESET, _COMPLETE = "_AMQ_RESET_QUEUE_DATA", "_AMQ_RESET_QUEUE_DATA_COMPLETE"
 # More than a message with names of usual length takes, or its event before it is sent.
 _MESSAGE_BYTES = 1024
@@ -40,6 +42,8 @@ class _Snapshot:
     broker: BrokerView
     queue: Queue
     name: str
+    #: The filter of the queue, if it refuses none of the messages that it gets.
+    decided: Selector | None
 
     def send(self) -> None:
         """Send the state of this moment, at once or over the next steps.
@@ -90,7 +94,7 @@ class _Snapshot:
                 properties, binding_id = remote_binding_properties(announced[0]), announced[1]
             properties.set("_AMQ_NotifType", kind, PropertyType.STRING)
             properties.set("_AMQ_NotifTimestamp", timestamp_ms, PropertyType.LONG)
-            if kind == "BINDING_ADDED":
+            if kind == _BINDING:
                 properties.set("_AMQ_Binding_ID", binding_id, PropertyType.LONG)
                 set_text(properties, "_AMQ_FilterString", filter)
             elif filter is not None:
@@ -98,7 +102,7 @@ class _Snapshot:
         message = self.broker.compose_notification(self.name, properties, timestamp_ms, is_durable=False)
         wanted = self.queue.filter
         # The filter of the queue selects addresses; it has no condition that the markers would meet.
-        if announced is None or wanted is None or wanted.matches(message):
+        if announced is None or wanted is None or wanted is self.decided or wanted.matches(message):
             self.broker.kernel.router.send_to_queue(message, self.queue)
 
 
@@ -110,34 +114,29 @@ def _events(kernel: Kernel, wanted: Selector | None) -> deque[QueueEvent]:
         wanted: The filter of the queue that gets them. What it refuses at any rate is left out.
     """
     events: deque[QueueEvent] = deque([(_RESET, None, None)])
-    # In a cluster, half of the queues are those through which brokers talk with each other.
-    taken: dict[tuple[str, int], bool] = {}
+    text = wanted.text if wanted is not None else None
 
-    def takes(address: str, distance: int) -> bool:
-        if wanted is None:
-            return True
-        found = taken.get((address, distance))
-        if found is None:
-            found = taken[address, distance] = any(may_select(wanted, kind, address, distance) for kind in _KINDS)
-        return found
+    def takes(kind: str, address: str, distance: int) -> bool:
+        known = (_KIND, kind), (_ADDRESS, address), (_DISTANCE, distance), (_BINDING_TYPE, None)
+        return text is None or may_match(text, *known)
 
     for queue in kernel.address_manager.queues.values():
         definition = queue.definition
-        if not takes(definition.address, 0):
-            continue
-        events.append(("BINDING_ADDED", definition, definition.filter))
-        if queue.consumers:
+        # In a cluster, half of the queues are those through which brokers talk with each other.
+        if takes(_BINDING, definition.address, 0):
+            events.append((_BINDING, definition, definition.filter))
+        if queue.consumers and takes(_CONSUMER, definition.address, 0):
             filters = [consumer.filter_text for consumer in queue.consumers if is_published(consumer)]
             filters.sort(key=lambda text: text is not None)
-            events.extend(("CONSUMER_CREATED", definition, filter) for filter in filters)
+            events.extend((_CONSUMER, definition, filter) for filter in filters)
     for binding in kernel.address_manager.resolution.remote:
-        if not takes(binding.address, binding.distance):
-            continue
         remote = (binding, binding.announced_id)
-        events.append(("BINDING_ADDED", remote, binding.filter.text if binding.filter is not None else None))
-        filtered = [text for text, count in binding.consumer_filters.items() for _ in range(count)]
-        for text in (*[None] * (binding.consumer_count - len(filtered)), *filtered):
-            events.append(("CONSUMER_CREATED", remote, text))
+        if takes(_BINDING, binding.address, binding.distance):
+            events.append((_BINDING, remote, binding.filter.text if binding.filter is not None else None))
+        if binding.consumer_count and takes(_CONSUMER, binding.address, binding.distance):
+            filtered = [each for each, count in binding.consumer_filters.items() for _ in range(count)]
+            for filter in (*[None] * (binding.consumer_count - len(filtered)), *filtered):
+                events.append((_CONSUMER, remote, filter))
     events.append((_COMPLETE, None, None))
     return events
 
@@ -153,7 +152,9 @@ def _send(call: Call, queue_name: str | None, _address: str | None) -> None:
     queue = call.kernel.address_manager.find_queue(queue_name) if queue_name is not None else None
     if queue is None or queue_name is None:
         raise no_queue(queue_name if queue_name is not None else "null")
-    _Snapshot(call.broker, queue, queue_name).send()
+    wanted = queue.filter
+    is_decided = wanted is not None and is_decided_by(wanted.text, _DECISIVE)
+    _Snapshot(call.broker, queue, queue_name, wanted if is_decided else None).send()
 
 
 QUEUE_INFO_OPERATIONS = (

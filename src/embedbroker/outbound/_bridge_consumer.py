@@ -363,11 +363,15 @@ class BridgeConsumer:
 
     def advance(self) -> None:
         """Go on with large messages. Settle what was confirmed, and messages that cannot be forwarded."""
-        self.settle_confirmed()
-        self._advance_uploads()
+        if self.confirmed:
+            self.settle_confirmed()
+        if self._uploads:
+            self._advance_uploads()
         if self._taken or self._copies:
             self._send_taken()
             self._advance_uploads()
+        if not self._refused:
+            return
         refused, self._refused = self._refused, []
         for message_id, reason, outcome in refused:
             self._session.settle(_KEY, message_id, outcome)

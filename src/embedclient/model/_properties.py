@@ -40,6 +40,8 @@ class TypedValue(NamedTuple):
 
 # A member by itself: looking it up in its enumeration costs more than the comparison.
 _STRING = PropertyType.STRING
+# Those of four bytes fit into both.
+_NUMBERS = (PropertyType.INT, PropertyType.LONG)
 
 # By tag: tuples, because hashing an enum member costs more than the whole check. 0 stands for "no integer".
 _INTEGER_BITS = (0, 0, 0, 8, 0, 16, 32, 64, 0, 0, 0, 0)
@@ -152,8 +154,12 @@ class Properties:
             TypeError: the value has another type.
             ValueError: the value is out of the range of its type.
         """
-        # Most are texts, and most of the time of a check is its calls.
-        if value.__class__ is not str or kind is not _STRING:
+        # Most are texts and numbers, and most of the time of a check is its calls.
+        if value.__class__ is str:
+            is_fit = kind is _STRING
+        else:
+            is_fit = value.__class__ is int and kind in _NUMBERS and -0x80000000 <= value <= 0x7FFFFFFF
+        if not is_fit:
             check_value(value, kind)
         self._entries[name] = tuple.__new__(TypedValue, (value, kind))
 

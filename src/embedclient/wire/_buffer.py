@@ -54,6 +54,7 @@ _EXTRA_PARAMETER_PREFIX: Final = "$.EP."
 # By themselves: looking a member up in its enumeration costs more than the comparison.
 _STRING: Final = PropertyType.STRING
 _STRING_TAG: Final = int(PropertyType.STRING)
+_NULL_TAG: Final = int(PropertyType.NULL)
 # By the byte of the type.
 _NUMBERS: Final = tuple({int(PropertyType.INT): I32, int(PropertyType.LONG): I64}.get(tag) for tag in range(256))
 _KEPT_NAMES_MAX: Final = 512
@@ -264,6 +265,9 @@ class Reader:
                     if position > end:
                         raise RemoteProtocolError(f"{layout.size} bytes promised, {end - start} left")
                     value = layout.unpack_from(buffer, start)[0]
+                elif tag == _NULL_TAG:
+                    value = None
+                    position += 1
                 else:
                     self.position = position + 1
                     value = self.property_value(tag)

@@ -190,6 +190,26 @@ def test_browsers_are_not_in_the_snapshot_and_the_filter_selects_addresses() -> 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "filter",
+    [
+        "_AMQ_RoutingName = 'eu.orders' AND _AMQ_Distance = 0",  # reads more than decides about most filters
+        "_AMQ_Binding_Type IS NULL AND _AMQ_NotifType = 'BINDING_ADDED' AND _AMQ_Address LIKE 'eu.%'",
+    ],
+)
+def test_the_filter_counts_for_each_message_of_the_snapshot(filter: str) -> None:
+    stage = Stage()
+    peer = collecting(stage, filter)
+    client = stage.connect().open_session()
+    for number, name in enumerate(("eu.orders", "us.orders")):
+        create(stage, name, name, ANYCAST)
+        client.consume(name, number)
+    taken(peer)
+    client.send(asking())
+    kinds = [name for name in names(taken(peer)) if "RESET" not in name]
+    assert kinds == ["BINDING_ADDED eu.orders", "CONSUMER_CREATED eu.orders"][: 2 if "Routing" in filter else 1]
+
+
 def test_a_queue_that_is_deleted_gets_no_more_of_its_snapshot() -> None:
     stage = Stage()
     peer = collecting(stage)

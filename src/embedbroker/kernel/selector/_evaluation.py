@@ -61,7 +61,7 @@ def compile_condition_on(parsed: ParsedSelector, names: frozenset[str]) -> Condi
     A message that has not ``True`` there has it nowhere: a conjunction is as true as the least of its parts.
     """
     compiler = _Compiler(parsed.convert_strings)
-    known = [each for each in _conjuncts(parsed.condition) if _names_in(each) <= names]
+    known = [each for each in _conjuncts(parsed.condition) if names_in(each) <= names]
     return _every([compiler.condition(each) for each in known])
 
 
@@ -69,7 +69,7 @@ def _conjuncts(node: Expression) -> list[Expression]:
     return [each for part in node.operands for each in _conjuncts(part)] if isinstance(node, And) else [node]
 
 
-def _names_in(tree: Expression) -> set[str]:
+def names_in(tree: Expression) -> set[str]:
     """Return the names of all properties in a tree."""
     names: set[str] = set()
     waiting: list[object] = [tree]

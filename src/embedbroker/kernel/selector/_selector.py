@@ -17,7 +17,15 @@ from ._errors import InvalidSelector, NoResult
 if TYPE_CHECKING:
     from ._evaluation import Condition
 
-__all__ = ["NOTHING", "InvalidSelector", "Selector", "SelectorCache", "parse_condition_on", "parse_selector"]
+__all__ = [
+    "NOTHING",
+    "InvalidSelector",
+    "Selector",
+    "SelectorCache",
+    "parse_condition_on",
+    "parse_selector",
+    "reads_only",
+]
 
 SELECTORS_CACHED_MAX = 1024
 # Of all brokers of this process: those of a cluster have one text in common, which is long.
@@ -83,6 +91,23 @@ def parse_condition_on(text: str, names: frozenset[str]) -> Selector:
     from ._grammar import parse
 
     return Selector(text, compile_condition_on(parse(text), names))
+
+
+@lru_cache(_COMPILED_MAX)
+def reads_only(text: str, names: frozenset[str]) -> bool:
+    """Return True if a selector depends on some properties alone.
+
+    Args:
+        text: The selector.
+        names: Names of the properties.
+
+    Raises:
+        InvalidSelector: the text is not a selector.
+    """
+    from ._evaluation import names_in
+    from ._grammar import parse
+
+    return names_in(parse(text).condition) <= names
 
 
 class SelectorCache:

@@ -200,8 +200,10 @@ class Placement:
 
         An answer that ``promises`` is visible once everything is durable that is recorded by now.
         """
-        if any(queue.definition.address != message.address for queue in targets):
-            self._memory.set_home(message.message_id, message.address)
+        for queue in targets:
+            if queue.definition.address != message.address:
+                self._memory.set_home(message.message_id, message.address)
+                break
         self._memory.hold(message.message_id, message.address, message.memory_size, len(targets))
         store = self._store
         point = store.point() if promises else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from embedbroker.kernel import is_decided_by
 from embedbroker.kernel.selector._selector import InvalidSelector, SelectorCache, parse_condition_on, parse_selector
 from embedclient.errors import RemoteProtocolError
 from embedclient.model import PropertyValue
@@ -488,3 +489,11 @@ def test_the_part_of_a_selector_that_some_properties_decide(text: str, may_match
     known = frozenset(("n", "color", "missing"))
     message = Letter(properties={"n": 7, "color": "red"})
     assert parse_condition_on(text, known).matches(message) is may_match
+
+
+@pytest.mark.parametrize(
+    ("text", "is_decided"),
+    [("n = 7 AND NOT color LIKE 'b%'", True), ("n = 7 OR word = 'x'", False), ("n = 7 AND AMQPriority > 4", False)],
+)
+def test_a_selector_that_some_properties_decide(text: str, is_decided: bool) -> None:
+    assert is_decided_by(text, frozenset(("n", "color", "missing"))) is is_decided
