@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from embedclient.model import Instant
 
@@ -33,3 +33,8 @@ class Part(ABC):
         The present moment means that the last `run` left work, which must go on in the next step of any kind.
         """
         return None
+
+    @property
+    def deadline_source(self) -> Callable[[Instant], float | None]:
+        """Return what steps call for `next_deadline`, which a part may leave to its subsystem."""
+        return self.next_deadline

@@ -5,7 +5,7 @@ Responsible for when a subsystem works in a step. Their order is in ``_schedule`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from embedbroker import storage
@@ -351,6 +351,10 @@ class BridgesPart(Part):
 
     def next_deadline(self, now: Instant) -> float | None:
         return self._bridges.next_deadline(now)
+
+    @property
+    def deadline_source(self) -> Callable[[Instant], float | None]:
+        return self._bridges.next_deadline
 
 
 class EarlyReplicaWork(Part):

@@ -65,9 +65,9 @@ class StepSchedule:
         self._on_time = tuple(part.run for part in self.parts)
         self._on_traffic = tuple((part.waiting, part.run) for part in self.parts if not part.timed_only)
         timed = [part for part in self.parts if type(part).next_deadline is not Part.next_deadline]
-        self._timed = tuple(part.next_deadline for part in timed if not part.timed_only)
+        self._timed = tuple(part.deadline_source for part in timed if not part.timed_only)
         # Only timely steps change what these return. Until the next one, the deadline is known.
-        self._seldom_timed = tuple(part.next_deadline for part in timed if part.timed_only)
+        self._seldom_timed = tuple(part.deadline_source for part in timed if part.timed_only)
         self._is_known = False
 
     def remove(self, part: Part) -> None:

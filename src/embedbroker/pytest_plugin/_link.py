@@ -297,8 +297,10 @@ class _Flow:
                 self._last_due = max(self._last_due, link.arrival(self.way))
             self._pieces.append((self._last_due, data))
             self.size_bytes += size
-            if self._reader is not None:
-                self.wake_reader()
+            reader = self._reader
+            if reader is not None:
+                self._reader = None
+                trio.lowlevel.reschedule(reader)
             return size
         passing = 0 if self.passes_nothing else link.share_that_passes(self.way, size)
         self._append(data if passing is None else data[:passing])
@@ -441,6 +443,8 @@ class PipeEnd:
         self._connection = connection
         self._outgoing = outgoing
         self._incoming = incoming
+        #: Reads up to so many bytes. That of the flow itself: tests read more than they do anything else.
+        self.receive: Callable[[int], Coroutine[Any, Any, bytes]] = incoming.take
 
     def send_nowait(self, data: Buffer) -> int:
         outgoing = self._outgoing
@@ -458,9 +462,6 @@ class PipeEnd:
         await trio.lowlevel.checkpoint()
         while not (self.is_closed or outgoing.broken or outgoing.reader_gone or outgoing.has_room):
             await outgoing.wait_for_news()
-
-    def receive(self, max_bytes: int) -> Coroutine[Any, Any, bytes]:
-        return self._incoming.take(max_bytes)
 
     def close(self) -> None:
         if not self.is_closed:

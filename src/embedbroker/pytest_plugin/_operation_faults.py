@@ -221,7 +221,7 @@ def _session_type(faults: OperationFaults) -> type[CoreSession]:
                     self._fail(packet_type, packet, refused)
                     self.count_request(packet_type, buffer, start, end)
                     return end
-            return super().on_frame(packet_type, buffer, start, end)
+            return CoreSession.on_frame(self, packet_type, buffer, start, end)
 
         def begin_upload(self, header: CoreMessage) -> None:
             super().begin_upload(header)

@@ -20,7 +20,7 @@ __all__ = ["EdgeClock", "SystemEntropy"]
 class EdgeClock:
     """Read time inside a trio run."""
 
-    __slots__ = ("_monotonic", "_virtual_start")
+    __slots__ = ("_last", "_monotonic", "_virtual_start")
 
     def __init__(self) -> None:
         # A virtual clock starts at a fixed wall time plus its own: the same test sees the same dates.
@@ -28,13 +28,17 @@ class EdgeClock:
         # Called directly: trio.current_time() looks for the running loop first, twice for each message of a lone
         # sender.
         self._monotonic = trio.lowlevel.current_clock().current_time
+        self._last = Instant(-1.0, 0)
 
     def now(self) -> Instant:
         """Return the present moment."""
         monotonic = self._monotonic()
         if self._virtual_start is None:
             return Instant(monotonic, time_ns() // 1_000_000)
-        return Instant(monotonic, self._virtual_start + int(monotonic * 1000))
+        # A virtual clock stands still for most steps.
+        if monotonic != self._last.monotonic:
+            self._last = Instant(monotonic, self._virtual_start + int(monotonic * 1000))
+        return self._last
 
 
 def _clock_is_virtual() -> bool:

@@ -120,6 +120,12 @@ class ScopeOpening(Opening[S]):
         if self._is_used:
             raise IllegalStateException("this was opened before: call create_... again for each block")
         self._is_used = True
+        # No cycle, which would keep the generators of a block that has ended until a collection of garbage.
+        self._open = _refuse
+
+
+async def _refuse() -> NoReturn:
+    raise IllegalStateException("this was opened before: call create_... again for each block")
 
 
 async def end_background(edge: Edge, scoped: Scoped) -> None:

@@ -103,14 +103,16 @@ class TrioEdge:
         self._virtual = _clock_is_virtual()
         # Called directly: `trio.current_time` looks for the running loop first, once or twice for each read.
         self._monotonic = trio.lowlevel.current_clock().current_time
-        self._now = Instant(self._monotonic(), 0)
+        self._now = Instant(-1.0, 0)
 
     # What the client's classes use
 
     def now(self) -> Instant:
         if self._virtual:
             monotonic = self._monotonic()
-            return Instant(monotonic, VIRTUAL_START_MS + int(monotonic * 1000))
+            if monotonic != self._now.monotonic:
+                self._now = Instant(monotonic, VIRTUAL_START_MS + int(monotonic * 1000))
+            return self._now
         # Called once or twice per message: the value is reused until the millisecond has passed.
         wall_ms = time.time_ns() // 1_000_000
         if wall_ms != self._now.wall_ms:

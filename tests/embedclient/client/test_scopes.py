@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -52,6 +53,20 @@ async def test_a_connection_in_an_exception_handler_ends_without_what_is_handled
             await session.create_producer("q").send("said while it is handled")
         done = True
     assert done
+
+
+async def test_an_opening_is_gone_with_its_block_before_any_collection() -> None:
+    async with EmbeddedBroker() as broker:
+        gc.disable()
+        try:
+            opening = ConnectionFactory(broker.vm_url).connect()
+            async with opening:
+                pass
+            seen = weakref.ref(opening)
+            del opening
+            assert seen() is None
+        finally:
+            gc.enable()
 
 
 async def test_a_second_block_over_the_same_opening_is_refused() -> None:
