@@ -114,7 +114,10 @@ class InboundPeers:
             peer.write_pieces((self._frame(change, peer.version),))
 
         inbound.listener = send_change
-        self._topology.listen(send_change)
+        version = peer.version
+        # All members at once: there are as many subscribers as members.
+        peer.write_pieces([self._frame(change, version) for change in self._topology.announcements()])
+        self._topology.follow(send_change)
 
     def _frame(self, change: Change, version: int) -> bytes:
         """Return the frame of a change, encoded once for all subscribers: there are as many of them as members."""

@@ -104,9 +104,17 @@ class Topology:
 
     def listen(self, listener: Listener) -> None:
         """Send every member to a listener now, and every change from now on."""
+        for change in self.announcements():
+            listener(change)
+        self.follow(listener)
+
+    def announcements(self) -> list[MemberUp]:
+        """Return every member, as a new listener receives it at once."""
         count = len(self.members)
-        for number, member in enumerate(list(self.members.values()), 1):
-            listener(MemberUp(member, last=number == count))
+        return [MemberUp(member, number == count) for number, member in enumerate(self.members.values(), 1)]
+
+    def follow(self, listener: Listener) -> None:
+        """Send every change from now on to a listener that has the members."""
         self._listeners[listener] = None
 
     def forget(self, listener: Listener) -> None:

@@ -79,9 +79,8 @@ class BindingSubscription:
         queue = self._queue
         self.collect(session)
         session.start()
-        producer = session.create_producer(queue.management_address, has_credits=False)
         request = snapshot_request(queue.management_address, queue.name, queue.addresses)
-        self._then(producer.send(request), lambda _none: producer.close())
+        self._then(self._link.send_request(request), lambda _none: None)
 
     def collect(self, session: Session) -> None:
         """Make the queue and its consumer, without a snapshot."""

@@ -128,6 +128,11 @@ class BridgeLink(AgentLink):
         call.when_done(lambda: receipt.succeed(None) if call.error is None else receipt.fail(call.error))
         return 1
 
+    def send_request(self, request: CoreMessage) -> Call[None]:
+        """Send one short message to the other broker itself, beside those of the bridge."""
+        assert self._producer is not None
+        return self._producer.send_without_credits(request)
+
     def open_upload(self, header: CoreMessage) -> Upload:
         """Begin a large message.
 

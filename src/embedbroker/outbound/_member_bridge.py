@@ -213,8 +213,12 @@ class MemberBridge:
 
     def next_deadline(self) -> float | None:
         """Return when `run` is due, in monotonic seconds."""
-        dues = (self.bridge.next_deadline(), self._snapshot_due, self._doubts_due)
-        return min((due for due in dues if due is not None), default=None)
+        earliest = self.bridge.next_deadline()
+        # After each step of a bridge, and most wait for none of the two.
+        for due in (self._snapshot_due, self._doubts_due):
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     def run(self, now: Instant) -> None:
         """Do what is due."""

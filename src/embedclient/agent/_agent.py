@@ -158,7 +158,7 @@ class Agent:
     def next_deadline(self) -> float | None:
         """Return when `Tick` is due, in seconds of the monotonic clock; None for never."""
         connection = self._reconnection.connection
-        earliest = None if connection is None else connection.next_deadline()
+        earliest = None if connection is None else connection.state.next_ping
         # After each read, and then few agents wait for an answer or pause.
         if self._deadlines.expiry_of or self._failover_deadlines.expiry_of or self._timers.heap:
             for due in (self._deadlines.next(), self._failover_deadlines.next(), self._timers.next()):
@@ -200,8 +200,11 @@ class Agent:
             self._failover_deadlines.expire(now)
         if self._timers.heap:
             self._timers.expire()
-        if self._reconnection.connection is not None:
-            self._reconnection.connection.on_time(now)
+        connection = self._reconnection.connection
+        if connection is not None:
+            ping_due = connection.state.next_ping
+            if ping_due is not None and now.monotonic >= ping_due:
+                connection.on_ping_due(now)
 
     def _collect(self, now: Instant) -> list[TransportOutput]:
         self._due.run()

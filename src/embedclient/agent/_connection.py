@@ -293,14 +293,9 @@ class Connection:
 
     # --- time and end ---
 
-    def next_deadline(self) -> float | None:
-        return self.state.next_ping
-
-    def on_time(self, now: Instant) -> None:
-        """Ping when due. Fail the connection when nothing came for a TTL, checked along with the pings."""
+    def on_ping_due(self, now: Instant) -> None:
+        """Ping. Fail the connection when nothing came for a TTL, checked along with the pings."""
         state = self.state
-        if state.next_ping is None or now.monotonic < state.next_ping:
-            return
         if state.check_silence(now):
             text = f"nothing received from the broker for {self._settings.connection_ttl_ms} ms"
             self.fail(exception_for(ErrorCode.CONNECTION_TIMEDOUT, text))

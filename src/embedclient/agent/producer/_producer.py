@@ -147,6 +147,15 @@ class Producer:
                 return failed_call(error)
         return self._enter(message, blocking=False, confirmed=False)
 
+    def send_without_credits(self, message: CoreMessage) -> Call[None]:
+        """Send a short message to an address whose broker cannot slow it down; otherwise as `send`."""
+        if self.closed:
+            return failed_call(self.closed_error or _closed())
+        channel, blocks = self._channel, self._blocks(message)
+        if channel.clear and not blocks:
+            return channel.send_at_once(message, self.producer_id)
+        return channel.send(Send(Call(self._due), message, self.producer_id, None, blocks, False, None))
+
     def send_confirmed(self, message: CoreMessage) -> Call[None]:
         """Send without blocking the session.
 

@@ -357,11 +357,8 @@ class Session:
     def _on_consumer_end(self, consumer: Consumer) -> None:
         del self.consumers[consumer.consumer_id]
 
-    def create_producer(self, address: str | None, *, has_credits: bool = True) -> Producer:
-        """Open a producer for one address, or for any (None). Nothing waits for a reply.
-
-        Without credits the broker cannot slow it down, as with a window of -1; for a producer of few messages.
-        """
+    def create_producer(self, address: str | None) -> Producer:
+        """Open a producer for one address, or for any (None). Nothing waits for a reply."""
         producer_id = self._next_producer_id
         self._next_producer_id += 1
         channel = self.channel
@@ -370,7 +367,7 @@ class Session:
             address,
             channel,
             self._due,
-            self._credits if has_credits else None,
+            self._credits,
             self._settings,
             self.flags,
             on_work=self._on_work if not self.flags.auto_commit_sends else None,

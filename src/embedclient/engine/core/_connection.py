@@ -175,7 +175,7 @@ class ConnectionState:
                 self.time_to_live = ttl_ms / 1000 if ttl_ms >= 0 else None
             elif isinstance(packet, SubscribeTopologyV2) and not self.peer_version:
                 self.learn_version(max(packet.client_version, 0))
-        elif isinstance(packet, ClusterTopologyV4):
+        elif isinstance(packet, ClusterTopologyV4) and packet.server_version != self.peer_version:
             self.learn_version(packet.server_version)
         return packet
 
