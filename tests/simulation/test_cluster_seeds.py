@@ -94,6 +94,7 @@ def account_of(outcome: Outcome, taken: list[str]) -> ClusterAccount:
     letters = [Letter("s0-1", QUEUE), Letter("s0-2", QUEUE)]
     book = ClusterSendBook(
         life_of=lambda node: "1",
+        life_that_reaches=lambda node: "1",
         is_leaving=lambda node: False,
         homes={"s0": "n0"},
         has_binding=lambda node, maker: False,

@@ -27,23 +27,28 @@ __all__ = ["ClusterAccount", "ClusterSendBook"]
 class ClusterSendBook(SendBook):
     """Note for each message whether its node had the whole cluster, from the first send to the confirmation.
 
-    ``life_of`` returns what changes with each life of a node, or None if the node lacks bindings of subscriptions.
+    ``life_of`` returns what changes with each life of a node, or None if the node is down; ``life_that_reaches`` the
+    same, or None if the node lacks bindings of subscriptions.
     ``is_leaving`` returns True while a node scales down. ``left_in_doubt``: keys of messages that were in doubt at
     such a moment: they are sent again, and their ids may not be at the other node yet.
     """
 
     life_of: Callable[[str], str | None] = field(kw_only=True)
+    life_that_reaches: Callable[[str], str | None] = field(kw_only=True)
     is_leaving: Callable[[str], bool] = field(kw_only=True)
     homes: dict[str, str] = field(kw_only=True)
     has_binding: Callable[[str, MakerPlan], bool] = field(kw_only=True)
     comings: Comings = field(factory=Comings, init=False)
     complete: dict[str, str | None] = field(factory=dict, init=False)
+    #: By key: the life of the node that a message was first sent to.
+    lives: dict[str, str | None] = field(factory=dict, init=False)
     left_in_doubt: set[str] = field(factory=set, init=False)
 
     def sent(self, sender: str, letter: Letter) -> None:
         first = letter.key not in self.entries
         super().sent(sender, letter)
-        known = self.life_of(self.homes[sender])
+        known = self.life_that_reaches(self.homes[sender])
+        self.lives.setdefault(letter.key, self.life_of(self.homes[sender]))
         if first and letter.address == TOPIC:
             self.comings.sent(letter.key, partial(self.has_binding, self.homes[sender]))
         if first or self.complete[letter.key] != known:
@@ -52,7 +57,7 @@ class ClusterSendBook(SendBook):
     def confirmed(self, letter: Letter) -> None:
         super().confirmed(letter)
         home = self.homes[self.entries[letter.key].sender]
-        if self.complete[letter.key] != self.life_of(home):
+        if self.complete[letter.key] != self.life_that_reaches(home):
             self.complete[letter.key] = None
 
     def in_doubt(self, letter: Letter) -> None:

@@ -122,7 +122,8 @@ class _ClusterScenario:
         self.truth = ClusterTruth(plan, self.sites)
         homes = {sender.name: sender.site for sender in plan.senders}
         self.book = ClusterSendBook(
-            life_of=self._life_that_reaches,
+            life_of=self._life_of,
+            life_that_reaches=self._life_that_reaches,
             is_leaving=self._is_leaving,
             homes=homes,
             has_binding=self.truth.has_binding,
@@ -166,10 +167,15 @@ class _ClusterScenario:
     def _hosts(self) -> list[NodeHost]:
         return [host for site in self.sites.values() for host in site.hosts]
 
+    def _life_of(self, node: str) -> str | None:
+        """Return what stands for the life of a node."""
+        host = self.sites[node].live
+        return None if host is None else f"{host.name} {host.life}"
+
     def _life_that_reaches(self, node: str) -> str | None:
         """Return what stands for the life of a node if it has all subscriptions that it must reach."""
-        host = self.sites[node].live
-        return f"{host.name} {host.life}" if host is not None and self.truth.has_subscriptions(node) else None
+        life = self._life_of(node)
+        return life if life is not None and self.truth.has_subscriptions(node) else None
 
     def _is_leaving(self, node: str) -> bool:
         return any(is_scaling_down(host) for host in self.sites[node].hosts)
