@@ -265,4 +265,4 @@ _from_plain_url = lru_cache(_PLAIN_URLS_MAX)(_from_url)
 
 def _copied(connector: TransportConfiguration) -> TransportConfiguration:
     """Return a connector whose parameters a program may change, as no other broker has them."""
-    return evolve(connector, parameters=dict(connector.parameters), extra={})
+    return TransportConfiguration(connector.name, connector.factory, dict(connector.parameters))

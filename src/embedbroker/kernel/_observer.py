@@ -332,14 +332,12 @@ class Observers:
             if observed in subscribers:
                 subscribers.remove(observed)
 
-    def _overridden(self, observer: Observer) -> Iterator[tuple[Subscribers, Callable[..., None]]]:
+    def _overridden(self, observer: Observer) -> list[tuple[Subscribers, Callable[..., None]]]:
         is_decision = observer.when is When.DECISION
         base, events = (DecisionObserver, self.decision) if is_decision else (CommitObserver, self.commit)
         classes = type(observer).__mro__
         own = set[str]().union(*map(vars, classes[: classes.index(base)]))
-        for name in events.__slots__:
-            if name in own:
-                yield getattr(events, name), getattr(observer, name)
+        return [(getattr(events, name), getattr(observer, name)) for name in events.__slots__ if name in own]
 
     @property
     def follow_messages(self) -> bool:

@@ -276,6 +276,8 @@ class Redistribution:
 
     def cancel(self, queue: Queue) -> None:
         """End the redistribution of a queue, or its delay: it gets a consumer, or is deleted."""
+        if not self._waiting and not self._active:
+            return
         if self._waiting.pop(queue, None) is not None:
             self._change_due()
         taker = self._active.pop(queue, None)

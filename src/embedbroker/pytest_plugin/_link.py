@@ -255,7 +255,8 @@ class _Connection:
             flow.wake_reader()
 
     def closed(self) -> None:
-        if all(end.is_closed for end in self.ends):
+        near, far = self.ends
+        if near.is_closed and far.is_closed:
             self.link.forget(self)
 
 

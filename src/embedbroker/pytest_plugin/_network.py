@@ -56,7 +56,8 @@ class Links:
 
     def changed(self) -> None:
         """Wake waits: something was closed."""
-        self._lookers.unpark_all()
+        if self._lookers:
+            self._lookers.unpark_all()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something that changes with closing holds, or until it is certain that it will not.
@@ -222,7 +223,7 @@ class _MemoryPort:
         return [clients, peers]
 
     async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream:
-        # Others run with the first read: each broker dials in a task of its own.
+        # No pass of the scheduler: a broker dials in a separate task, whose first read waits.
         await trio.lowlevel.checkpoint_if_cancelled()
         target = str(connector.parameters.get("serverId"))
         listener = self._fabric.peers.get(target)

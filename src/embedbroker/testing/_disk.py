@@ -116,7 +116,13 @@ class SimulatedDisk:
         Raises:
             DiskFault: an operation failed; those after it did not happen.
         """
-        return tuple([self._step(operation) for operation in operations])
+        results = []
+        for operation in operations:
+            self.operations += 1
+            if self._faults:
+                self._meet_fault(operation)
+            results.append(self._do(operation))
+        return tuple(results)
 
     def fail_at(self, operation: int, kind: FaultKind = FaultKind.FAILED) -> None:
         """Let one operation fail.
@@ -197,15 +203,12 @@ class SimulatedDisk:
         other._faults = dict(self._faults)
         return other
 
-    def _step(self, operation: DiskOperation) -> object:
-        number = self.operations
-        self.operations += 1
-        fault = self._faults.pop(number, None)
+    def _meet_fault(self, operation: DiskOperation) -> None:
+        fault = self._faults.pop(self.operations - 1, None)
         if fault is not None:
             if isinstance(operation, Sync) and operation.file in self._files:
                 _give_up(self._files[operation.file])
             raise DiskFault(fault.kind, getattr(operation, "file", ""), fault.text)
-        return self._do(operation)
 
     def _do(self, operation: DiskOperation) -> object:
         match operation:
