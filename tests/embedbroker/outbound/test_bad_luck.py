@@ -65,6 +65,20 @@ async def test_a_wrong_cluster_password_on_one_of_three_nodes(
     assert 4 <= len(lines(caplog, f"the password is wrong; {advice}")) <= 12
 
 
+async def test_a_member_that_sends_no_snapshot_is_tried_again(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of both sends its request to an address that is not that of management at the other one."""
+    cluster = broker_cluster(2, call_timeout_ms=5000, brokers=[{}, {"management_address": "other.management"}])
+    for node in cluster.nodes:
+        await node.start()
+    await broker_clock.advance(4.9)
+    reason = "tries again: no snapshot of its queues came within 5000 ms"
+    assert lines(caplog, reason) == []
+    await broker_clock.advance(0.2)
+    assert len(lines(caplog, reason)) == 2
+
+
 async def test_two_nodes_with_one_node_id(
     autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
