@@ -131,3 +131,9 @@ def make_broker(kind: str, directory: Path) -> BrokerUnderTest:
     if kind != "ours":
         return RunningBroker(kind)
     return EmbeddedBrokerProcess(directory)
+
+
+def artemis_log(directory: Path) -> str:
+    """Return the log of a broker of Artemis. It begins another file at midnight."""
+    files = (directory / "log").glob("artemis.log*")
+    return "".join([each.read_text() for each in sorted(files, key=lambda each: each.stat().st_mtime)])

@@ -19,6 +19,7 @@ from embedbroker import ClusterConnection, GroupingHandlerType, Role, ThreadedBr
 from embedbroker.config import MessageLoadBalancing, SharedStoreBackup, SharedStorePrimary
 from embedclient import ConnectionFactory, Message, Queue, Topic
 from tests.interop.artemis import command_line, free_port
+from tests.interop.brokers import artemis_log
 from tests.interop.programs import Program
 from tests.interop.test_java_client_of_a_pair import client_of
 from tests.interop.three_nodes import (
@@ -74,7 +75,7 @@ def three(directory: Path) -> Iterator[Three]:
     with running(Three(nodes, ours(directory, ports), ports)) as nodes_of_both:
         yield nodes_of_both
     for name, node in nodes.items():
-        log = (node.directory / "log" / "artemis.log").read_text()
+        log = artemis_log(node.directory)
         assert "AMQ221007" in log and "AMQ224037" not in log and "Failed to decode" not in log, name
 
 

@@ -28,6 +28,7 @@ from embedclient import ServerLocator
 from tests.embedbroker.runtime.test_replication import becomes
 from tests.embedbroker.runtime.test_voting_pairs import lost_power, started
 from tests.interop.artemis import ArtemisBroker, free_port
+from tests.interop.brokers import artemis_log
 from tests.interop.programs import Program
 from tests.interop.test_java_client_of_a_pair import client_of
 from tests.interop.three_nodes import consumers, formed, send, sessions, texts_of
@@ -242,7 +243,7 @@ def test_our_backup_of_an_artemis_is_told_what_is_wrong_and_leaves_it_in_peace(t
         " an embedbroker? Replication is between embedbrokers only"
     )
     assert ear.heard.empty()
-    written = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
+    written = artemis_log(tmp_path / "artemis")
     assert "AMQ221007" in written and "Failed to decode" not in written
 
 
@@ -252,7 +253,7 @@ def test_our_backup_of_an_artemis_is_told_what_is_wrong_and_leaves_it_in_peace(t
 def test_artemis_that_comes_to_a_broker_that_waits_reads_what_it_is_told(tmp_path: Path) -> None:
     """It gets that in a packet of a type that it has; another type made it close, and write a stack trace."""
     trio.run(come_to_a_broker_that_waits, tmp_path)
-    log = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
+    log = artemis_log(tmp_path / "artemis")
     assert "AMQ221007" in log and "Failed to decode" not in log
 
 

@@ -21,6 +21,7 @@ from embedbroker import (
 )
 from embedbroker.config import MessageLoadBalancing, ScaleDown
 from tests.interop.artemis import ArtemisBroker, free_port
+from tests.interop.brokers import artemis_log
 from tests.interop.test_java_client_of_a_pair import client_of
 from tests.interop.three_nodes import (
     SECONDS_MAX,
@@ -97,7 +98,7 @@ def three(directory: Path, place: tuple[str, int, str]) -> Iterator[Three]:
     with running(Three(nodes, started, ports)) as nodes_of_both:
         yield nodes_of_both
     for name, node in nodes.items():
-        log = (node.directory / "log" / "artemis.log").read_text()
+        log = artemis_log(node.directory)
         assert "AMQ221007" in log and "AMQ224037" not in log and "Failed to decode" not in log, name
 
 

@@ -13,6 +13,7 @@ from embedbroker.config import ClusterConnection, ScaleDown
 from embedclient import ConnectionFactory, Message, Queue, TextMessage, Topic, XAConnectionFactory
 from embedclient.model import XaCode, Xid
 from tests.interop.artemis import ArtemisBroker, free_port
+from tests.interop.brokers import artemis_log
 from tests.interop.test_java_client_of_a_pair import client_of
 
 SECONDS_MAX = 90
@@ -114,7 +115,7 @@ def test_ours_scales_down_to_artemis(theirs: ArtemisBroker, tmp_path: Path) -> N
         trio.run(fill, broker.url)
         assert broker.scale_down("theirs") >= COUNT
     trio.run(find, theirs.url)
-    log = (tmp_path / "artemis" / "log" / "artemis.log").read_text()
+    log = artemis_log(tmp_path / "artemis")
     assert "AMQ221007" in log and "Failed to decode" not in log
 
 
