@@ -246,12 +246,10 @@ def test_compaction_reads_no_segment_of_which_nothing_survives() -> None:
     assert traffic.recovered() == [last, stays]
 
 
-def test_compaction_does_not_read_a_backlog_that_moves_to_another_queue() -> None:
-    """Records of the moves need the newest segment of the backlog, from which the last messages move."""
-    settings = evolve(SMALL, segment_size_bytes=64 * 1024, batch_bytes_max=8192)
-    traffic = Traffic(settings=settings)
-    backlog, moved, sizes = deque[int](), deque[int](), list[int]()
-    for _ in range(40):
+def filled(traffic: Traffic, transactions: int) -> deque[int]:
+    """Add a backlog to one queue, and return the ids of its messages: 50 of each transaction."""
+    backlog = deque[int]()
+    for _ in range(transactions):
         transaction_id = traffic.take_id()
         for _ in range(50):
             message = traffic.message()
@@ -259,16 +257,29 @@ def test_compaction_does_not_read_a_backlog_that_moves_to_another_queue() -> Non
             backlog.append(message.message_id)
         traffic.recorded.call("commit", transaction_id, [(2, traffic.take_id())])
         traffic.recorded.settle()
+    return backlog
+
+
+def move(traffic: Traffic, backlog: deque[int], moved: deque[int], count: int) -> None:
+    """Move messages of the backlog to another queue, which keeps 48."""
+    for _ in range(min(count, len(backlog))):
+        message = traffic.message()
+        traffic.recorded.call("move_message", message, 1, backlog.popleft(), 2)
+        moved.append(message.message_id)
+    traffic.recorded.settle()
+    while len(moved) > 48:
+        traffic.recorded.call("acknowledge", moved.popleft(), 1, 0)
+    traffic.recorded.settle()
+
+
+def test_compaction_does_not_read_a_backlog_that_moves_to_another_queue() -> None:
+    """Records of the moves need the newest segment of the backlog, from which the last messages move."""
+    settings = evolve(SMALL, segment_size_bytes=64 * 1024, batch_bytes_max=8192)
+    traffic = Traffic(settings=settings)
+    backlog, moved, sizes = filled(traffic, 40), deque[int](), list[int]()
     full = traffic.size_bytes()
     while backlog:
-        for _ in range(min(16, len(backlog))):
-            message = traffic.message()
-            traffic.recorded.call("move_message", message, 1, backlog.popleft(), 2)
-            moved.append(message.message_id)
-        traffic.recorded.settle()
-        while len(moved) > 48:
-            traffic.recorded.call("acknowledge", moved.popleft(), 1, 0)
-        traffic.recorded.settle()
+        move(traffic, backlog, moved, 16)
         sizes.append(traffic.size_bytes())
     assert not compacted(traffic.journal)
     assert max(sizes) <= 2 * full + 4 * settings.segment_size_bytes
@@ -281,25 +292,10 @@ def test_a_backlog_that_moves_makes_room_on_a_disk_that_it_fills() -> None:
     """Compaction waits while a backlog leaves, and must not wait any more when the disk has no room."""
     settings = evolve(SMALL, segment_size_bytes=256 * 1024, batch_bytes_max=4096)
     traffic = Traffic(settings=settings)
-    backlog, moved = deque[int](), deque[int]()
-    for _ in range(200):
-        transaction_id = traffic.take_id()
-        for _ in range(50):
-            message = traffic.message()
-            traffic.recorded.call("add_message", message, transaction_id, [(2, 0)])
-            backlog.append(message.message_id)
-        traffic.recorded.call("commit", transaction_id, [(2, traffic.take_id())])
-        traffic.recorded.settle()
+    backlog, moved = filled(traffic, 200), deque[int]()
     traffic.recorded.disk.capacity_bytes = traffic.size_bytes() * 5 // 4
     while backlog:
-        for _ in range(min(8, len(backlog))):
-            message = traffic.message()
-            traffic.recorded.call("move_message", message, 1, backlog.popleft(), 2)
-            moved.append(message.message_id)
-        traffic.recorded.settle()
-        while len(moved) > 48:
-            traffic.recorded.call("acknowledge", moved.popleft(), 1, 0)
-        traffic.recorded.settle()
+        move(traffic, backlog, moved, 8)
     assert traffic.journal.state is JournalState.READY
     assert any("no space left" in note for note in traffic.journal.notes)
     assert compacted(traffic.journal)
