@@ -34,19 +34,25 @@ from ._disk import DiskSwitch
 from ._faults import FaultPlan
 from ._foreign import ForeignBroker
 from ._ledger import GroupLedger
+from ._left_scopes import LeftScopes
 from ._link import Link
 from ._network import Fabric, MemoryFabric, Port, TcpFabric
 from ._pair import PAIR_KINDS, BrokerPair, cluster_settings
 from ._trace import Trace
 from ._waiting import Waiting, WaitTimeout
 
-__all__ = ["Bench", "Ground", "Group", "LeftBehind", "Store", "Surface"]
+__all__ = ["OPEN_SCOPE", "Bench", "Ground", "Group", "LeftBehind", "Store", "Surface"]
 
 # Of a journal file: what a start reserves is made in memory, and a test sends little.
 _SEGMENT_BYTES = 65_536
 _REPORT_WITHIN_S = 10.0
 # Why a broker does not run yet, for requests that need a running broker before its test begins.
 _NOT_YET = "starts when the test begins; a fixture that is no 'async def' comes before that"
+
+OPEN_SCOPE = (
+    "left behind by this test: a connection, a session, a nursery or a cancel scope that it has entered and not left; "
+    "use 'async with', or close it"
+)
 
 
 class Surface(Enum):
@@ -396,17 +402,19 @@ class Bench:
             self.note("the test begins")
             for work in self._to_run:
                 self.start_soon(work)
-            task = trio.lowlevel.current_task()
-            nurseries = len(task.child_nurseries)
+            scopes = LeftScopes()
             try:
-                await body()
+                with scopes.watched():
+                    await body()
             except BaseException as error:
                 self.failure = error
                 if scope.cancel_called:
                     where = error.__traceback__
                 raise
             finally:
-                self.has_open_nursery = len(task.child_nurseries) > nurseries
+                self.has_open_nursery = await scopes.close()
+            if self.has_open_nursery:
+                raise LeftBehind(OPEN_SCOPE)
         if scope.cancelled_caught:
             raise self.overdue().with_traceback(where)
 

@@ -194,6 +194,7 @@ class ManagedBroker:
                 f"did not stop within {WAIT_S:g} s, and was ended: it waited for its disk, or its pair"
             )
             raise WaitTimeout(f"broker {self.name!r} {self._following.ended}")
+        await self._following.placed().port.clients_noticed()
 
     @carried
     async def scale_down(self, to: ManagedBroker | str | None = None) -> int:
@@ -225,6 +226,7 @@ class ManagedBroker:
         self._around.note(f"{self.name}: crash")
         self._following.torn = self._around.random if torn else None
         await self.broker.crash()
+        await self._following.placed().port.clients_noticed()
 
     @carried
     async def restart(self, *, in_sync: bool = False) -> Self:

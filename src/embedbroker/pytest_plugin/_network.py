@@ -11,6 +11,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,7 @@ from embedclient import TransportConfiguration
 from embedclient.transport import (
     ByteStream,
     Listener,
+    TcpListener,
     TcpReservation,
     TransportLost,
     connect_tcp,
@@ -32,7 +34,7 @@ from ._carrier import Carrier
 from ._link import Link, PipeEnd
 
 if TYPE_CHECKING:
-    from embedclient.transport import Datagrams, MemoryMulticast
+    from embedclient.transport import Datagrams, MemoryMulticast, TcpStream
 
 __all__ = ["Fabric", "MemoryFabric", "TcpFabric"]
 
@@ -105,6 +107,9 @@ class Port(Protocol):
 
     async def dial(self, connector: TransportConfiguration, timeout_s: float) -> ByteStream: ...
 
+    async def clients_noticed(self) -> None:
+        """Wait until the clients of this broker know that it has ended, if they are in another loop or process."""
+
 
 class Fabric(Protocol):
     """A network with any number of brokers on it."""
@@ -118,7 +123,7 @@ class Fabric(Protocol):
         """Return what is still open, in words."""
 
     def close(self) -> None:
-        """Release port numbers on which no broker listens."""
+        """Release port numbers on which no broker listens, and what is left of ended connections."""
 
 
 # -- in memory -------------------------------------------------------------------------------------------------------
@@ -234,6 +239,9 @@ class _MemoryPort:
         listener.take_in(theirs)
         return ours
 
+    async def clients_noticed(self) -> None:
+        """Return at once: the end of a pipe is seen in the next pass."""
+
 
 # -- over TCP --------------------------------------------------------------------------------------------------------
 
@@ -258,7 +266,7 @@ class _Doorway:
     def is_open(self) -> bool:
         return bool(self._listening)
 
-    def listen(self) -> Listener:
+    def listen(self) -> _DoorwayListener:
         """Accept connections.
 
         Raises:
@@ -292,13 +300,13 @@ class _Doorway:
 
 
 class _DoorwayListener:
-    def __init__(self, listener: Listener, on_closed: Callable[[_DoorwayListener], None]) -> None:
+    def __init__(self, listener: TcpListener, on_closed: Callable[[_DoorwayListener], None]) -> None:
         self.port = listener.port
         self.address = listener.address
         self._listener = listener
         self._on_closed: Callable[[_DoorwayListener], None] | None = on_closed
 
-    async def accept(self) -> ByteStream:
+    async def accept(self) -> TcpStream:
         return await self._listener.accept()
 
     def close(self) -> None:
@@ -329,7 +337,8 @@ class TcpFabric:
 
     def __init__(self, nursery: trio.Nursery, note: Callable[[str], None], carrier: Carrier | None = None) -> None:
         self.links = Links(note, carrier)
-        self.open_sockets: dict[ByteStream, None] = {}
+        #: Each with the link that it belongs to.
+        self.open_sockets: dict[ByteStream, Link] = {}
         #: By the port that a broker announces: its name, and the port at which other brokers really connect.
         self.peers: dict[int, tuple[str, int]] = {}
         self._nursery = nursery
@@ -349,33 +358,53 @@ class TcpFabric:
     def close(self) -> None:
         for port in self._ports:
             port.close()
+        for stream in list(self.open_sockets):
+            stream.close()
 
-    def splice(self, stream: ByteStream, end: PipeEnd) -> None:
+    def splice(self, stream: TcpStream, end: PipeEnd, link: Link) -> None:
         """Carry bytes between a socket and the end of a pipe, until one of them is over."""
-        self.open_sockets[stream] = None
-        self._nursery.start_soon(self._carry, stream, end)
-        self._nursery.start_soon(self._carry, end, stream)
+        self.open_sockets[stream] = link
+        self._nursery.start_soon(self._carry_in, stream, end)
+        self._nursery.start_soon(self._carry_out, end, stream)
 
-    async def _carry(self, source: ByteStream, target: ByteStream) -> None:
+    async def _carry_in(self, stream: TcpStream, end: PipeEnd) -> None:
+        """Carry what a socket receives, and close it when its peer has closed."""
         try:
-            while data := await source.receive(_READ_BYTES):
-                rest = memoryview(data)
-                while rest := rest[target.send_nowait(rest) :]:
-                    await target.wait_writable()
-        except TransportLost:
-            pass  # the other side learns of it by the closing
+            with suppress(TransportLost):
+                await _carry(stream, end)
+            end.close()
+            with suppress(TransportLost):
+                while await stream.receive(_READ_BYTES):
+                    pass  # sent to a broker that has ended
         finally:
-            source.close()
-            target.close()
-            self.open_sockets.pop(source, None)
-            self.open_sockets.pop(target, None)
+            end.close()
+            stream.close()
+            self.open_sockets.pop(stream, None)
             self.links.changed()
+
+    async def _carry_out(self, end: PipeEnd, stream: TcpStream) -> None:
+        """Carry what a socket sends, and its end."""
+        try:
+            with suppress(TransportLost):
+                await _carry(end, stream)
+            with suppress(TransportLost):
+                stream.send_eof()
+        finally:
+            end.close()
+            self.links.changed()
+
+
+async def _carry(source: ByteStream, target: ByteStream) -> None:
+    while data := await source.receive(_READ_BYTES):
+        rest = memoryview(data)
+        while rest := rest[target.send_nowait(rest) :]:
+            await target.wait_writable()
 
 
 class _SplicingListener:
     """Accept sockets, and return to the broker the far end of a pipe for each."""
 
-    def __init__(self, fabric: TcpFabric, listener: Listener, link: Link) -> None:
+    def __init__(self, fabric: TcpFabric, listener: _DoorwayListener, link: Link) -> None:
         self.port = listener.port
         self.address = listener.address
         self._fabric = fabric
@@ -385,7 +414,7 @@ class _SplicingListener:
     async def accept(self) -> ByteStream:
         stream = await self._listener.accept()
         near, far = self._link.pipe((stream.peer, self.address))
-        self._fabric.splice(stream, near)
+        self._fabric.splice(stream, near, self._link)
         return far
 
     def close(self) -> None:
@@ -420,9 +449,19 @@ class _TcpPort:
             raise TransportLost(f"cannot connect to {connector.host}:{connector.port}: no broker of this test")
         target, port = self._fabric.peers[connector.port]
         stream = await connect_tcp(_HOST, port, timeout_s=timeout_s)
-        ours, theirs = self._fabric.links.between(self._broker, target).pipe((self._broker, target))
-        self._fabric.splice(stream, theirs)
+        link = self._fabric.links.between(self._broker, target)
+        ours, theirs = link.pipe((self._broker, target))
+        self._fabric.splice(stream, theirs, link)
         return ours
+
+    async def clients_noticed(self) -> None:
+        """Wait until they have closed their sockets too, for 2 seconds at most.
+
+        A test that goes on earlier would send to the broker that has ended. Behind a partition no client notices.
+        """
+        links = self._fabric.links
+        link = links.to(self._broker)
+        await links.until(lambda: link.holds("from_broker") or link not in self._fabric.open_sockets.values())
 
     def open_listeners(self) -> list[str]:
         return [f"of {self._broker}, {door.number}" for door in (self._clients, self._peers) if door.is_open]

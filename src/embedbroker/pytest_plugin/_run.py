@@ -15,15 +15,10 @@ import trio
 import trio.abc
 import trio.testing
 
-from ._bench import Bench, LeftBehind, Surface
+from ._bench import OPEN_SCOPE, Bench, LeftBehind, Surface
 from ._collector import CollectedSeldom
 
 __all__ = ["run_test"]
-
-_OPEN = (
-    "left behind by this test: a connection, a session, a nursery or a cancel scope that it has entered and not left; "
-    "use 'async with', or close it"
-)
 
 
 def run_test(
@@ -59,7 +54,7 @@ def run_test(
     else:
         return
     _collect()
-    raise bench.failure if isinstance(bench.failure, Exception) else LeftBehind(_OPEN)
+    raise bench.failure if isinstance(bench.failure, Exception) else LeftBehind(OPEN_SCOPE)
 
 
 def _collect() -> None:

@@ -11,7 +11,7 @@ from ._dial import dial
 from ._memory import memory_pair
 from ._registry import vm_connect, vm_listen
 from ._stream import ByteStream, Listener, TransportLost
-from ._tcp import TcpListener, TcpReservation, connect_tcp, listen_tcp, reserve_tcp
+from ._tcp import TcpListener, TcpReservation, TcpStream, connect_tcp, listen_tcp, reserve_tcp
 from ._threads import run_in_thread
 from ._tls_stream import TLSDial, TLSFailed, TLSListener, TLSStream
 
@@ -42,6 +42,7 @@ __all__ = [
     "TLSStream",
     "TcpListener",
     "TcpReservation",
+    "TcpStream",
     "TransportLost",
     "TrioBackgroundScope",
     "announcement_in",

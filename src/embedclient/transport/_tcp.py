@@ -128,6 +128,17 @@ class TcpStream:
             except OSError as error:
                 raise self._lost(error) from error
 
+    def send_eof(self) -> None:
+        """Tell the peer that nothing more comes. What it sends is still received, its own end last.
+
+        Raises:
+            TransportLost: the connection is lost or closed.
+        """
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise self._lost(error) from error
+
     def close(self) -> None:
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)

@@ -129,6 +129,44 @@ async def test_cluster(broker_cluster):
     result.assert_outcomes(passed=3)
 
 
+def test_a_crash_in_asyncio_ends_when_clients_know_of_it(inner: Inner) -> None:
+    result = inner(
+        """
+import asyncio
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("end", ["crash", "stop"])
+async def test_crash(embedded_broker, end):
+    host, _, port = embedded_broker.url.removeprefix("tcp://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    closed = asyncio.Event()
+
+    async def client():
+        assert await reader.read() == b""
+        for _ in range(1000):
+            await asyncio.sleep(0)  # slowly
+        closed.set()
+        writer.write(b"to a broker that has ended")
+        writer.close()
+
+    task = asyncio.create_task(client())
+    await getattr(embedded_broker, end)()
+    assert closed.is_set()
+    await task
+
+@pytest.mark.asyncio
+async def test_that_no_client_can_know_of(embedded_broker):
+    host, _, port = embedded_broker.url.removeprefix("tcp://").partition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    embedded_broker.link.partition()
+    async with asyncio.timeout(1):
+        await embedded_broker.crash()
+    writer.close()
+""",
+    )
+    result.assert_outcomes(passed=3)
+
+
 def test_faults_of_operations_in_asyncio(inner: Inner) -> None:
     """A worker that takes orders and sends bills in transactions, while requests fail and answers get lost."""
     result = inner(

@@ -327,7 +327,8 @@ def test_an_argument_that_makes_no_sense_is_refused_before_anything_waits(inner:
     result.assert_outcomes(passed=4)
 
 
-def test_what_a_test_has_not_left_is_left_behind(inner: Inner) -> None:
+@pytest.mark.parametrize("surface", [[], ["--embedbroker-real"]])
+def test_what_a_test_has_not_left_is_left_behind(inner: Inner, surface: list[str]) -> None:
     result = inner(
         """
         async def test_connection(embedded_broker):
@@ -342,10 +343,29 @@ def test_what_a_test_has_not_left_is_left_behind(inner: Inner) -> None:
         async def test_that_fails_before(embedded_broker):
             await ConnectionFactory(embedded_broker.url).connect().__aenter__()
             raise ValueError("of the test")
+
+        async def test_held(embedded_broker):
+            scope = ConnectionFactory(embedded_broker.url).connect()
+            connection = await scope.__aenter__()
+            raise ValueError("of the test")
+
+        async def test_several(embedded_broker):
+            factory = ConnectionFactory(embedded_broker.url)
+            held = factory.connect()
+            session = await (await held.__aenter__()).session().__aenter__()
+            await (await factory.connect().__aenter__()).session().__aenter__()
+            async with factory.connect() as connection, connection.session() as left:
+                await left.create_producer(ORDERS).send("1")
+            await factory.connect(auto_start=False).__aenter__()
+
+        async def test_within_another_scope(embedded_broker):
+            async with trio.open_nursery():
+                await ConnectionFactory(embedded_broker.url).connect().__aenter__()
         """,
+        *surface,
         subprocess=True,  # trio leaves coroutines, of which Python warns when it collects them
     )
-    result.assert_outcomes(failed=4)
+    result.assert_outcomes(failed=7)
     result.stdout.fnmatch_lines(
         ["E *LeftBehind: left behind by this test: a connection, *", "E *ValueError: of the test"]
     )

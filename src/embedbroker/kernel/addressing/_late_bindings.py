@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from embedclient.model import uuid_text
+
 from .._clock import Clock
 from ..message._message import Message
 from ._addresses import AddressManager
@@ -39,21 +41,29 @@ class LateBindings:
         """Let messages wait from now on, for five seconds: the broker is live, and connects to its neighbours."""
         self._until_s = self._clock.monotonic + _WAIT_S
 
-    def check(self, message: Message, ids: frozenset[int]) -> None:
+    def check(self, message: Message, ids: frozenset[int], sender: bytes | None) -> None:
         """Check that the bindings are known that another broker has chosen for a message.
+
+        A way back to that broker does not count. This broker has learnt of it from the other one, which itself sends to
+        that queue over this broker: the message would go back and forth, and others of its group would overtake it.
 
         Args:
             message: Message that came over a bridge of the cluster.
             ids: Ids of the chosen bindings.
+            sender: The 16 bytes of the node id of that broker; None if they are unknown.
 
         Raises:
             RoutingUndecided: One is a queue one broker further, and the time to wait for it is not over.
         """
         if self._clock.monotonic >= self._until_s:
             return
-        further = {each for each in ids if group_of(each) is not None}
+        further = frozenset([each for each in ids if group_of(each) is not None])
+        if not further:
+            return
         address = self._addresses.resolution.find(message.address)
-        if further and (address is None or len(address.chosen(frozenset(further))[1]) < len(further)):
+        known = address.chosen(further)[1] if address is not None else ()
+        back = uuid_text(sender) if sender is not None else None
+        if sum(back is None or not each.store_and_forward.name.endswith(back) for each in known) < len(further):
             raise RoutingUndecided(self.waiting.append)
 
     def on_binding(self, _binding: RemoteBinding, _binding_id: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from uuid import UUID
 
 import pytest
 
@@ -418,15 +419,15 @@ def test_after_its_start_a_broker_waits_for_news_of_queues_one_broker_further(st
 
     def undecided() -> RoutingUndecided:
         with pytest.raises(RoutingUndecided) as raised:
-            late.check(message, chosen)
+            late.check(message, chosen, None)
         return raised.value
 
     def due() -> float | None:
         return late.next_deadline_s
 
-    late.check(message, chosen)
+    late.check(message, chosen, None)
     late.begin()
-    late.check(message, frozenset((near.announced_id, 3)))
+    late.check(message, frozenset((near.announced_id, 3)), None)
     for number in range(2):
         undecided().wait(partial(tried.append, number))
     late.run(stage.kernel.monotonic)
@@ -441,7 +442,19 @@ def test_after_its_start_a_broker_waits_for_news_of_queues_one_broker_further(st
     stage.pass_time(until - stage.kernel.monotonic)
     late.run(stage.kernel.monotonic)
     assert tried == [0, 1, 2]
-    late.check(message, chosen)
+    late.check(message, chosen, None)
+
+
+def test_after_its_start_a_broker_sends_nothing_back_over_the_bridge_that_it_came_from(stage: Stage) -> None:
+    late, message = stage.kernel.late_bindings, letter("m", "news")
+    known = bind(stage, "s", address="news", routing_name="s")
+    chosen = frozenset((known.announced_id,))
+    late.begin()
+    late.check(message, chosen, UUID(C).bytes)
+    with pytest.raises(RoutingUndecided):
+        late.check(message, chosen, UUID(B).bytes)
+    stage.pass_time(5)
+    late.check(message, chosen, UUID(B).bytes)
 
 
 def test_what_another_broker_chose_is_dropped_if_it_cannot_be_created_again() -> None:
