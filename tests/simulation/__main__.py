@@ -38,11 +38,11 @@ from .sites import (
 )
 
 #: About two minutes on two cores.
-SEEDS = 400
+SEEDS = 280
 #: About a minute.
-GROUP_SEEDS = 150
+GROUP_SEEDS = 100
 #: A world with so many brokers takes its time.
-VOTE_SEEDS = 60
+VOTE_SEEDS = 40
 BRIDGE_SEEDS = 100
 CLUSTER_SEEDS = 100
 HASH_CHECK_SEEDS = 15

@@ -298,12 +298,13 @@ class _ClusterScenario:
         account = ClusterAccount(self.scene, self.plan, self.book, self.taken, self.leaving, anew)
         account.check(lives_ended=any(lives_ended_otherwise(host) for host in self._hosts))
         # What moves takes the groups of its queue along.
+        passing_from = self._passing_from()
         if self.plan.arbiter and not any(each.has_begun for each in self.leaving.values()):
             notices = [notice for host in self._hosts for notice in host.notices]
             filters = any(taker.color is not None for taker in self.plan.takers if taker.queue == QUEUE)
             checker = GroupChecker(self.scene, self.book, self.taken, self.ended_decisions, notices)
-            checker.check(has_filters=filters)
-        OrderChecker(self.scene, self.plan, self.book, self.taken, self._passing_from(), anew).check()
+            checker.check(has_filters=filters, passing_from=passing_from)
+        OrderChecker(self.scene, self.plan, self.book, self.taken, passing_from, anew).check()
 
     def _cut_off_bodies_that_were_not_read(self) -> None:
         """Cut connections of nodes whose disk could not read a body: it waits for the next one, as the guide states.
