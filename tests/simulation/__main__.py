@@ -37,9 +37,9 @@ from .sites import (
     run_failover_seed,
 )
 
-#: About two minutes on two cores.
+#: About a minute and a half on two quiet cores.
 SEEDS = 280
-#: About a minute.
+#: About 40 seconds.
 GROUP_SEEDS = 100
 #: A world with so many brokers takes its time.
 VOTE_SEEDS = 40

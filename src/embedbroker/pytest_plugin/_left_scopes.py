@@ -1,7 +1,7 @@
 """The scopes that a test in trio has entered and not left, such as a connection without ``async with``.
 
-trio closes an async generator that is no longer held in a task of its own. One with a nursery then waits for what never
-comes, or breaks the run. So what a test leaves open is closed here, in the task of the test, before trio sees it.
+Responsible for their end in the task of the test. Otherwise trio closes each async generator in another task: one with
+a nursery then waits for what never comes, or breaks the run. Does not depend on what the scopes are.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import AsyncGeneratorType
 from typing import Any, TypeAlias
 from weakref import ref
 
@@ -16,11 +17,11 @@ import trio
 
 __all__ = ["LeftScopes"]
 
-_Scope: TypeAlias = AsyncGenerator[Any, Any]
+_Scope: TypeAlias = AsyncGeneratorType[Any, Any]
 
 
 class LeftScopes:
-    """Knows the async generators that the task of a test begins, and closes those that it leaves open.
+    """Collect the async generators that the task of a test begins, and close those that it leaves open.
 
     Made in that task.
     """
@@ -62,7 +63,8 @@ class LeftScopes:
     def _has_nursery(self) -> bool:
         return len(self._task.child_nurseries) > self._nurseries_before
 
-    def _begin(self, scope: _Scope) -> None:
+    def _begin(self, scope: AsyncGenerator[Any, Any]) -> None:
+        assert isinstance(scope, AsyncGeneratorType)
         if self._hooks_before.firstiter is not None:
             self._hooks_before.firstiter(scope)
         self._begun.pop(id(scope), None)  # of one that has ended
@@ -73,8 +75,9 @@ class LeftScopes:
         if not any(each.ag_running for _, each in held.values()):
             self._begun[id(scope)] = ref(scope)
 
-    def _drop(self, scope: _Scope) -> None:
-        """Hold what is no longer held elsewhere if it may be the scope of a nursery. Python calls this once for each."""
+    def _drop(self, scope: AsyncGenerator[Any, Any]) -> None:
+        """Hold what is held nowhere else if it may be the scope of a nursery. Python calls this once for each."""
+        assert isinstance(scope, AsyncGeneratorType)
         if self._has_nursery and id(scope) in self._begun:
             self._begun[id(scope)] = lambda: scope
         elif self._hooks_before.finalizer is not None:

@@ -387,10 +387,10 @@ class Record(tuple[object, ...], metaclass=_PacketClass):
     @classmethod
     def plan(cls, version: int) -> Plan:
         """Return the form of the record in ``version``."""
+        # A peer may claim any version; the number of kept plans must not grow with its claims.
+        version = version and max(VERSION_MIN, min(version, VERSION_MAX))
         plan = cls._plans.get(version)
         if plan is None:
-            # A peer may claim any version; the number of kept plans must not grow with its claims.
-            version = version and max(VERSION_MIN, min(version, VERSION_MAX))
             plan = cls._plans[version] = Plan(cls.__match_args__, cls.FIELDS, version)
         return plan
 
