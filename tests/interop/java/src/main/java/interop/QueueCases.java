@@ -227,6 +227,6 @@ final class QueueCases {
       check(System.currentTimeMillis() >= late.getJMSDeliveryTime(), "it came before its time");
       // The client reads the clock for it, and once more for the timestamp.
       long sent = late.getJMSDeliveryTime() - 700;
-      check(sent >= before && sent <= after, "the delay began at " + sent + ", and the send at " + before + " to " + after);
+      check(sent >= before && sent <= after, "delay from " + sent + ", send from " + before + " to " + after);
    }
 }
