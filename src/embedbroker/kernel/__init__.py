@@ -57,7 +57,7 @@ from .selector._selector import InvalidSelector, Selector, SelectorCache, parse_
 from .settling._forwarding import RouteCopier, copiers_by
 from .settling._outcome import Outcome
 from .settling._settlement import Settlement
-from .transactions._duplicate_ids import BRIDGE_ID_PREFIX, split_id_with_address
+from .transactions._duplicate_ids import BRIDGE_ID_PREFIX, sender_of, split_id_with_address
 from .transactions._transaction import Transaction, TransactionState
 from .xa._branch import Branch, XaRefused, xid_bytes, xid_of
 from .xa._branches import XaBranches, name_of
@@ -201,6 +201,7 @@ __all__ = [
     "name_of",
     "parse_condition_on",
     "parse_selector",
+    "sender_of",
     "split_fqqn",
     "split_id_with_address",
     "xid_bytes",

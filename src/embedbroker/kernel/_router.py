@@ -28,7 +28,7 @@ from .settling._dead_letters import DeadLetters
 from .settling._diversion import Diversion
 from .settling._expiry_settings import adjusts_expiration, with_expiry_settings
 from .settling._forwarding import Forwarding
-from .transactions._duplicate_ids import DuplicateIds, Identified
+from .transactions._duplicate_ids import DuplicateIds, Identified, sender_of
 from .transactions._placement import Placement
 from .transactions._transaction import Transaction, Transactions
 
@@ -112,7 +112,7 @@ class Router:
         address = self._addresses.get(message.address)
         # `queues_exist` is called only where there is no queue at all.
         if address is None or not (address.anycast or address.multicast or address.queues_exist(routing_type)):
-            refused = self._prepare(message, routing_type, access, queue_ids)
+            refused = self._prepare(message, routing_type, access, queue_ids, sender_of(duplicate_id))
             if refused is not None:
                 return self._refuse(message, refused, transaction, queue_ids)
             address = self._addresses.get(message.address)
@@ -134,7 +134,7 @@ class Router:
                 message = adjusted
             owner.routed_count += 1
             if queue_ids or owner.others is not None:
-                chosen = self._chosen(message, owner, queue_ids) if queue_ids else None
+                chosen = self._chosen(message, owner, queue_ids, sender_of(duplicate_id)) if queue_ids else None
                 return self._send_to_others(message, owner, routing_type, transaction, identified, access, chosen)
         elif self._address_manager.resolution.find(split_fqqn(message.address)[0]) is not None:
             return self._send_unlisted(message, routing_type, transaction, duplicate_id, access, queue_ids)
@@ -192,9 +192,9 @@ class Router:
             return Refused(ErrorCode.ADDRESS_FULL, f"address {address.name!r} is full")
         return with_expiry_settings(message, settings, self._clock.now_ms) if adjusts else message
 
-    def _chosen(self, message: Message, address: Address, ids: frozenset[int]) -> Chosen:
+    def _chosen(self, message: Message, address: Address, ids: frozenset[int], sender: bytes | None) -> Chosen:
         """Return the bindings that another broker has chosen for a message, and log once that some are gone."""
-        chosen = self._forwarding.chosen(message, address, ids)
+        chosen = self._forwarding.chosen(message, address, ids, sender)
         if sum(map(len, chosen)) < len(ids):
             name = name_in_text(address.name)
             self._log_once(
@@ -205,12 +205,17 @@ class Router:
         return chosen
 
     def _prepare(
-        self, message: Message, routing_type: int | None, access: Access | None, queue_ids: frozenset[int]
+        self,
+        message: Message,
+        routing_type: int | None,
+        access: Access | None,
+        queue_ids: frozenset[int],
+        sender: bytes | None,
     ) -> Refused | None:
         """Create what a send needs. A binding that another broker chose, and that is left, needs nothing."""
         if queue_ids:
             address = self._address_manager.resolution.find(split_fqqn(message.address)[0])
-            if address is not None and any(self._forwarding.chosen(message, address, queue_ids)):
+            if address is not None and any(self._forwarding.chosen(message, address, queue_ids, sender)):
                 return None
         return self._address_manager.prepare_send(message, routing_type, access)
 
@@ -248,7 +253,7 @@ class Router:
                 transaction.fail(adjusted.text)
             return adjusted
         address.is_plain = None
-        chosen = self._chosen(adjusted, address, queue_ids) if queue_ids else None
+        chosen = self._chosen(adjusted, address, queue_ids, sender_of(duplicate_id)) if queue_ids else None
         identified: Identified | None = None
         remote = chosen[1] if chosen is not None else self._address_manager.remote_bindings_of(address.name)
         # The address of the queue in which it waits for the other broker keeps its id: it exists as long.

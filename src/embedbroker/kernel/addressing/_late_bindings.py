@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from embedclient.model import uuid_text
-
 from .._clock import Clock
 from ..message._message import Message
 from ._addresses import AddressManager
@@ -20,6 +18,8 @@ from ._remote_binding import RemoteBinding, group_of
 __all__ = ["LateBindings"]
 
 _WAIT_S: Final = 5.0
+# A neighbour believes in a way over this broker for five seconds after it has connected again.
+_WAIT_FOR_NEIGHBOUR_S: Final = 7.0
 
 
 class LateBindings:
@@ -28,24 +28,25 @@ class LateBindings:
     ``ready`` has the actions of messages that may be tried again, which the owner runs at its next turn.
     """
 
-    __slots__ = ("_addresses", "_clock", "_until_s", "ready", "waiting")
+    __slots__ = ("_addresses", "_clock", "_neighbour_until_s", "_until_s", "ready", "waiting")
 
     def __init__(self, addresses: AddressManager, clock: Clock) -> None:
         self._addresses = addresses
         self._clock = clock
-        self._until_s = 0.0
+        self._until_s = self._neighbour_until_s = 0.0
         self.waiting: list[Callable[[], None]] = []
         self.ready: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """Let messages wait from now on, for five seconds: the broker is live, and connects to its neighbours."""
+        """Let messages wait from now on, for some seconds: the broker is live, and connects to its neighbours."""
         self._until_s = self._clock.monotonic + _WAIT_S
+        self._neighbour_until_s = self._clock.monotonic + _WAIT_FOR_NEIGHBOUR_S
 
     def check(self, message: Message, ids: frozenset[int], sender: bytes | None) -> None:
         """Check that the bindings are known that another broker has chosen for a message.
 
-        A way back to that broker does not count. This broker has learnt of it from the other one, which itself sends to
-        that queue over this broker: the message would go back and forth, and others of its group would overtake it.
+        A way back to that broker does not count. If both have it from each other, messages would go back and forth, and
+        some of a group would overtake others. Then the other broker forgets it, or it learns of a way round in a ring.
 
         Args:
             message: Message that came over a bridge of the cluster.
@@ -55,15 +56,15 @@ class LateBindings:
         Raises:
             RoutingUndecided: One is a queue one broker further, and the time to wait for it is not over.
         """
-        if self._clock.monotonic >= self._until_s:
+        now = self._clock.monotonic
+        if now >= self._neighbour_until_s:
             return
         further = frozenset([each for each in ids if group_of(each) is not None])
         if not further:
             return
         address = self._addresses.resolution.find(message.address)
         known = address.chosen(further)[1] if address is not None else ()
-        back = uuid_text(sender) if sender is not None else None
-        if sum(back is None or not each.store_and_forward.name.endswith(back) for each in known) < len(further):
+        if any(each.leads_over(sender) for each in known) or (len(known) < len(further) and now < self._until_s):
             raise RoutingUndecided(self.waiting.append)
 
     def on_binding(self, _binding: RemoteBinding, _binding_id: int) -> None:
@@ -74,9 +75,12 @@ class LateBindings:
     @property
     def next_deadline_s(self) -> float | None:
         """Return when `run` is due, in monotonic seconds; None for never."""
+        now = self._clock.monotonic
         if self.ready:
-            return self._clock.monotonic
-        return self._until_s if self.waiting else None
+            return now
+        if not self.waiting:
+            return None
+        return self._until_s if now < self._until_s else self._neighbour_until_s
 
     def run(self, now_s: float) -> None:
         """Run the actions of messages that may be tried again."""

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from attrs import Factory, define, field
 
 from embedbroker.config import AddressSettings, MessageLoadBalancing
-from embedclient.model import RoutingType
+from embedclient.model import RoutingType, uuid_text
 
 from ..message._message import Message
 from ..queueing._queue import Queue
@@ -71,6 +71,10 @@ class RemoteBinding:
         self.route = self.remote_queue_id.to_bytes(8, "big", signed=True)
         group, name = announced_group(self.routing_name), _hash(self.cluster_name, _NAME_BITS)
         self.announced_id = _ANNOUNCED_IDS_FROM | group << _NAME_BITS | name
+
+    def leads_over(self, node: bytes | None) -> bool:
+        """Return True if the next broker on the way there has this node id of 16 bytes. None is the id of none."""
+        return node is not None and self.store_and_forward.name.endswith(uuid_text(node))
 
     @property
     def queue_name(self) -> str:

@@ -108,12 +108,19 @@ class Forwarding:
             queues += self._addresses.qualified_queues(message, routing_type)
         return queues, remote
 
-    def chosen(self, message: Message, address: Address, ids: frozenset[int]) -> Chosen:
+    def chosen(self, message: Message, address: Address, ids: frozenset[int], sender: bytes | None = None) -> Chosen:
         """Return the bindings with these ids, which another broker has chosen for a message.
 
         A chosen queue may be one broker further, and no longer known here: that broker has stopped, or this one has
         just started. Then another queue that shares messages with it takes the message, one of this broker if possible.
-        Without one, the message waits for the broker that has stopped.
+        Without one, the message waits for the broker that has stopped, unless that is the ``sender``: this broker had
+        the way from there, and the two would send the message to each other again and again.
+
+        Args:
+            message: The message.
+            address: Its address.
+            ids: Ids of bindings.
+            sender: Node id of the other broker; None if it is unknown.
         """
         queues, remote = address.chosen(ids)
         if len(queues) + len(remote) == len(ids):
@@ -132,7 +139,7 @@ class Forwarding:
                 else:
                     queues.append(binding)
             left = [self._left[each] for each in ids - found if group_of(each) in groups and each in self._left]
-            remote += [each for each in left if not each.store_and_forward.deleted]
+            remote += [each for each in left if not (each.store_and_forward.deleted or each.leads_over(sender))]
         return queues, remote
 
     def bound(self, message: Message, address: Address, routing_type: int | None, chosen: Chosen | None) -> Chosen:

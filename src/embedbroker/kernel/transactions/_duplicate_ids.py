@@ -37,6 +37,7 @@ __all__ = [
     "IdClaimant",
     "Identified",
     "id_with_address",
+    "sender_of",
     "split_id_with_address",
 ]
 
@@ -50,6 +51,8 @@ ENTRY_OVERHEAD_BYTES = 200
 _VALUE_BYTES_MAX = 128
 _BEGINNING_BYTES = 65
 _NAME_LENGTH_BYTES = 4
+# What a bridge of a cluster gives to a message: the node id of its broker, and the id of the message there.
+_NODE_ID_BYTES, _MESSAGE_ID_BYTES = 16, 8
 # Up to this many cleared ids cost about as much as one message.
 _FREED_AT_ONCE = 64
 
@@ -534,6 +537,14 @@ def id_with_address(name: str, duplicate_id: bytes) -> bytes:
     # A client may have sent a name that is no valid text.
     encoded = name.encode("utf-8", "surrogatepass")
     return len(encoded).to_bytes(_NAME_LENGTH_BYTES, "big") + encoded + duplicate_id
+
+
+def sender_of(duplicate_id: bytes | None) -> bytes | None:
+    """Return the 16 bytes of the node id of the broker whose bridge has given an id to a message; None for others."""
+    if duplicate_id is None or not duplicate_id.startswith(BRIDGE_ID_PREFIX):
+        return None
+    given = duplicate_id.removeprefix(BRIDGE_ID_PREFIX)
+    return given[:_NODE_ID_BYTES] if len(given) == _NODE_ID_BYTES + _MESSAGE_ID_BYTES else None
 
 
 def split_id_with_address(value: bytes) -> tuple[str, bytes] | None:

@@ -25,7 +25,6 @@ __all__ = [
     "from_bridge",
     "queues_of_others",
     "route_ids",
-    "sender_in",
     "traits_of",
     "with_bridge_id",
 ]
@@ -46,8 +45,6 @@ _ACKNOWLEDGED_AT = "_AMQ_ACK_ROUTE_TO"
 _BEFORE_BRIDGE_ID = len(property_key(_BRIDGE_DUPLICATE_ID)) + 1 + 4
 _BEFORE_ROUTE_TO = len(property_key(ROUTE_TO)) + 1 + 4
 _QUEUE_ID_BYTES = 8
-# The id that a bridge gives to a message: the node id of its broker, and the id of the message there.
-_NODE_ID_BYTES, _MESSAGE_ID_BYTES = 16, 8
 # No address has so many queues. A longer list is not read, so that it cannot take much memory or a long step.
 _QUEUE_IDS_MAX = 100_000
 # Lists up to this size are read once.
@@ -255,14 +252,6 @@ def from_bridge(
     removals = [name for name in message.properties if name in _OF_BRIDGES or name.startswith(_INTERNAL_PREFIXES)]
     copy = message.copy_for(message.address, changes={}, removals=removals, expiration=message.expiration)
     return copy, duplicate_id, queue_ids
-
-
-def sender_in(duplicate_id: bytes | None) -> bytes | None:
-    """Return the node id of the broker that has given an id of `from_bridge`; None for an id of a client."""
-    if duplicate_id is None or not duplicate_id.startswith(BRIDGE_ID_PREFIX):
-        return None
-    bridge_id = duplicate_id.removeprefix(BRIDGE_ID_PREFIX)
-    return bridge_id[:_NODE_ID_BYTES] if len(bridge_id) == _NODE_ID_BYTES + _MESSAGE_ID_BYTES else None
 
 
 def with_bridge_id(message: CoreMessage, duplicate_id: bytes | None) -> CoreMessage:

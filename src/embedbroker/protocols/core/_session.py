@@ -31,6 +31,7 @@ from embedbroker.kernel import (
     Scope,
     Session,
     StoredMessage,
+    sender_of,
 )
 from embedclient.engine.core import Channel
 from embedclient.errors import ErrorCode
@@ -73,7 +74,6 @@ from ._message_traits import (
     from_bridge,
     queues_of_others,
     route_ids,
-    sender_in,
     traits_of,
     with_bridge_id,
 )
@@ -512,7 +512,7 @@ class CoreSession:
                     if run_end:
                         return run_end
                 message, duplicate_id, queue_ids = from_bridge(message, duplicate_id, arrival)
-                self.kernel.late_bindings.check(message, queue_ids, sender_in(duplicate_id))
+                self.kernel.late_bindings.check(message, queue_ids, sender_of(duplicate_id))
             if arrival.has_group and refused is None and not queue_ids:
                 queue_ids = self._queues_of_group(message, arrival.routing_type)
         if refused is None:
@@ -558,7 +558,7 @@ class CoreSession:
         if not run.messages:
             return 0
         queue_ids, routing_type = route_ids(run.route), self._arrival.routing_type
-        self.kernel.late_bindings.check(run.messages[0], queue_ids, sender_in(run.duplicate_ids[0]))
+        self.kernel.late_bindings.check(run.messages[0], queue_ids, sender_of(run.duplicate_ids[0]))
         messages, correlation_ids = run.messages, run.correlation_ids
         if len(messages) > 1 and session.send_run(messages, run.duplicate_ids, queue_ids):
             answers = [encode_null_response(self.channel_id, self.version, each) for each in correlation_ids]
@@ -661,7 +661,7 @@ class CoreSession:
             if arrival.is_acknowledged or arrival.is_for_others:
                 return self._take_moved(message, duplicate_id, body)
             message, duplicate_id, queue_ids = from_bridge(message, duplicate_id)
-            self.kernel.late_bindings.check(message, queue_ids, sender_in(duplicate_id))
+            self.kernel.late_bindings.check(message, queue_ids, sender_of(duplicate_id))
         routing_type = arrival.routing_type if routing_type is None else routing_type
         if arrival.has_group and not queue_ids:
             queue_ids = self._queues_of_group(message, routing_type)

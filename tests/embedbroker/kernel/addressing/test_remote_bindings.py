@@ -9,6 +9,7 @@ import pytest
 
 from embedbroker.config import AddressSettings, DivertConfiguration, MessageLoadBalancing
 from embedbroker.kernel import (
+    BRIDGE_ID_PREFIX,
     LARGE,
     Body,
     Divert,
@@ -445,16 +446,36 @@ def test_after_its_start_a_broker_waits_for_news_of_queues_one_broker_further(st
     late.check(message, chosen, None)
 
 
-def test_after_its_start_a_broker_sends_nothing_back_over_the_bridge_that_it_came_from(stage: Stage) -> None:
+def test_after_its_start_a_broker_returns_no_message_to_the_broker_that_sent_it(stage: Stage) -> None:
     late, message = stage.kernel.late_bindings, letter("m", "news")
-    known = bind(stage, "s", address="news", routing_name="s")
-    chosen = frozenset((known.announced_id,))
+    chosen = frozenset((bind(stage, "s", address="news", routing_name="s").announced_id,))
+    tried: list[int] = []
     late.begin()
     late.check(message, chosen, UUID(C).bytes)
-    with pytest.raises(RoutingUndecided):
-        late.check(message, chosen, UUID(B).bytes)
-    stage.pass_time(5)
+    late.check(message, chosen, None)
+    for number, due in enumerate((5, 7)):
+        with pytest.raises(RoutingUndecided) as raised:
+            late.check(message, chosen, UUID(B).bytes)
+        raised.value.wait(partial(tried.append, number))
+        assert late.next_deadline_s == due
+        stage.pass_time(due - stage.kernel.monotonic)
+        late.run(stage.kernel.monotonic)
+    assert tried == [0, 1] and late.next_deadline_s is None
     late.check(message, chosen, UUID(B).bytes)
+
+
+def test_what_waits_for_a_broker_that_has_stopped_is_not_returned_to_its_sender(stage: Stage) -> None:
+    forwarding, manager = stage.kernel.forwarding, stage.kernel.address_manager
+    stage.queue("own", "news", MULTICAST)
+    way = bind(stage, "s", address="news", routing_name="s")
+    chosen = frozenset((way.announced_id,))
+    forwarding.on_binding(way, way.announced_id)
+    manager.remove_remote_binding(way)
+    forwarding.on_left((way,))
+    for text, node in (("a", B), ("b", C)):
+        bridge_id = BRIDGE_ID_PREFIX + UUID(node).bytes + bytes(8)
+        stage.kernel.router.send(letter(text, "news"), int(MULTICAST), None, bridge_id, queue_ids=chosen)
+    assert queue_ids(stage) == [("b", [7])]
 
 
 def test_what_another_broker_chose_is_dropped_if_it_cannot_be_created_again() -> None:
