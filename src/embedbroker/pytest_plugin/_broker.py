@@ -209,6 +209,7 @@ class ManagedBroker:
         self._following.require_running("scale down")
         moved = await self.broker.scale_down(to.url if isinstance(to, ManagedBroker) else to)
         self._following.ended = "was stopped"
+        await self._following.placed().port.clients_noticed()
         return moved
 
     @carried

@@ -72,10 +72,12 @@ def claim(item: pytest.Function, bench: Bench, runner: Runner, fixtures: AsyncFi
     def runtest() -> None:
         __tracebackhide__ = True
         test = item.obj
+        # Before fixtures end: otherwise their scopes end inside of those that the test has left.
+        body = bench.watched(test) if run is _in_trio else test
 
         def plain(**values: Any) -> None:
             __tracebackhide__ = True
-            run(item, bench, lambda: fixtures.run(test, values))
+            run(item, bench, lambda: fixtures.run(body, values))
 
         if runner.plugin is None:
             item.obj = plain

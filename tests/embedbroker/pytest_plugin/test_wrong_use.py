@@ -327,46 +327,92 @@ def test_an_argument_that_makes_no_sense_is_refused_before_anything_waits(inner:
     result.assert_outcomes(passed=4)
 
 
+_LEFT = """
+from contextlib import asynccontextmanager
+
+async def test_connection(embedded_broker):
+    await ConnectionFactory(embedded_broker.url).connect().__aenter__()
+
+async def test_nursery(embedded_broker):
+    (await trio.open_nursery().__aenter__()).start_soon(trio.sleep_forever)
+
+async def test_scope(embedded_broker):
+    trio.move_on_after(5).__enter__()
+
+async def test_that_fails_before(embedded_broker):
+    await ConnectionFactory(embedded_broker.url).connect().__aenter__()
+    raise ValueError("of the test")
+
+async def test_held(embedded_broker):
+    scope = ConnectionFactory(embedded_broker.url).connect()
+    connection = await scope.__aenter__()
+    raise ValueError("of the test")
+
+async def test_several(embedded_broker):
+    factory = ConnectionFactory(embedded_broker.url)
+    held = factory.connect()
+    session = await (await held.__aenter__()).session().__aenter__()
+    await (await factory.connect().__aenter__()).session().__aenter__()
+    async with factory.connect() as connection, connection.session() as left:
+        await left.create_producer(ORDERS).send("1")
+    await factory.connect(auto_start=False).__aenter__()
+
+async def test_within_another_scope(embedded_broker):
+    async with trio.open_nursery():
+        await ConnectionFactory(embedded_broker.url).connect().__aenter__()
+
+@asynccontextmanager
+async def work():
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.sleep_forever)
+        yield nursery
+
+async def test_own_scope(embedded_broker):
+    held = work()
+    await held.__aenter__()
+
+async def test_own_scope_that_fails(embedded_broker):
+    await work().__aenter__()
+    await ConnectionFactory(embedded_broker.url).connect().__aenter__()
+    raise ValueError("of the test")
+
+@pytest.fixture
+async def connection(embedded_broker):
+    async with ConnectionFactory(embedded_broker.url).connect() as connection:
+        yield connection
+
+async def test_within_a_fixture(embedded_broker, connection):
+    await connection.session().__aenter__()
+    await ConnectionFactory(embedded_broker.url).connect().__aenter__()
+
+async def numbers(ended):
+    try:
+        while True:
+            yield 1
+    finally:
+        ended.append(1)
+
+async def test_nothing_left(embedded_broker, connection):
+    ended = []
+    async with ConnectionFactory(embedded_broker.url).connect():
+        async for _ in numbers(ended):
+            break
+        await trio.testing.wait_all_tasks_blocked()
+        assert ended
+"""
+
+
 @pytest.mark.parametrize("surface", [[], ["--embedbroker-real"]])
 def test_what_a_test_has_not_left_is_left_behind(inner: Inner, surface: list[str]) -> None:
     result = inner(
-        """
-        async def test_connection(embedded_broker):
-            await ConnectionFactory(embedded_broker.url).connect().__aenter__()
-
-        async def test_nursery(embedded_broker):
-            (await trio.open_nursery().__aenter__()).start_soon(trio.sleep_forever)
-
-        async def test_scope(embedded_broker):
-            trio.move_on_after(5).__enter__()
-
-        async def test_that_fails_before(embedded_broker):
-            await ConnectionFactory(embedded_broker.url).connect().__aenter__()
-            raise ValueError("of the test")
-
-        async def test_held(embedded_broker):
-            scope = ConnectionFactory(embedded_broker.url).connect()
-            connection = await scope.__aenter__()
-            raise ValueError("of the test")
-
-        async def test_several(embedded_broker):
-            factory = ConnectionFactory(embedded_broker.url)
-            held = factory.connect()
-            session = await (await held.__aenter__()).session().__aenter__()
-            await (await factory.connect().__aenter__()).session().__aenter__()
-            async with factory.connect() as connection, connection.session() as left:
-                await left.create_producer(ORDERS).send("1")
-            await factory.connect(auto_start=False).__aenter__()
-
-        async def test_within_another_scope(embedded_broker):
-            async with trio.open_nursery():
-                await ConnectionFactory(embedded_broker.url).connect().__aenter__()
-        """,
+        _LEFT,
         *surface,
         subprocess=True,  # trio leaves coroutines, of which Python warns when it collects them
     )
-    result.assert_outcomes(failed=7)
+    result.assert_outcomes(failed=10, passed=1)
     result.stdout.fnmatch_lines(
         ["E *LeftBehind: left behind by this test: a connection, *", "E *ValueError: of the test"]
     )
-    result.stdout.no_fnmatch_line("*TrioInternalError*")
+    for text in ("*TrioInternalError*", "*misnesting*", "*ExceptionGroup*"):
+        result.stdout.no_fnmatch_line(text)
+    assert result.stdout.str().count('raise ValueError("of the test")') == 3
