@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from embedbroker.pytest_plugin import BrokerCluster
 from tests.scenarios.nodes import MakeCluster, clients_of, drained, forwarded, received, turns
@@ -170,3 +171,31 @@ async def test_a_ring_goes_no_further_than_its_hops(broker_cluster: MakeCluster)
         assert sorted([await received(consumers[node]) for node in (1, 2, 3)]) == turns(12, 3)
         assert [await received(consumers[node]) for node in (0, LAST)] == [[], []]
     assert [await forwarded(cluster, node) for node in range(LAST + 1)] == [0, 8, 4, 0, 0]
+
+
+async def test_nothing_goes_back_and_forth_behind_a_restart(broker_cluster: MakeCluster) -> None:
+    """Not on the checklist.
+
+    Given messages for a queue at the end of a chain, when the middle starts anew while the end is away, then it waits
+    for the end and returns no message to the first node, which has told it of that queue.
+    """
+    both_ways = {0: [1], 1: [0, 2], 2: [1]}
+    cluster = await broker_cluster(3, topology=both_ways, max_hops=7, message_load_balancing="STRICT").start()
+    first, middle, end = cluster.nodes
+    way = f"$.artemis.internal.sf.cluster.{middle.broker.node_id}"
+    async with clients_of(cluster, [2]) as clients:
+        await clients[0].queues("queue0")
+        await cluster.wait_for_bindings(queue="queue0", count=1, nodes=[0])
+    cluster.link(0, 1).partition()
+    async with clients_of(cluster, [0]) as clients:
+        await clients[0].send(0, COUNT)
+    await end.crash()
+    await middle.crash()
+    cluster.link(0, 1).heal()
+    cluster.link(0, 1).delay(0.005)
+    await middle.start()
+    await trio.sleep(4)
+    assert first.broker.queue(way).message_count == first.broker.queue(way).messages_added == COUNT
+    await end.start()
+    await cluster.wait_for(queue="queue0", count=COUNT)
+    assert first.broker.queue(way).messages_added == COUNT
