@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import trio
 
-from embedbroker.pytest_plugin import BrokerCluster
+from embedbroker.pytest_plugin import BrokerClock, BrokerCluster
 from tests.scenarios.nodes import MakeCluster, clients_of, drained, forwarded, received, turns
 
 COUNT = 10
@@ -173,11 +172,13 @@ async def test_a_ring_goes_no_further_than_its_hops(broker_cluster: MakeCluster)
     assert [await forwarded(cluster, node) for node in range(LAST + 1)] == [0, 8, 4, 0, 0]
 
 
-async def test_nothing_goes_back_and_forth_behind_a_restart(broker_cluster: MakeCluster) -> None:
+async def test_nothing_goes_back_and_forth_behind_a_restart(
+    broker_cluster: MakeCluster, broker_clock: BrokerClock
+) -> None:
     """Not on the checklist.
 
     Given messages for a queue at the end of a chain, when the middle starts anew while the end is away, then it waits
-    for the end and returns no message to the first node, which has told it of that queue.
+    for the end and returns no message to the first node, from which it has learnt of that queue.
     """
     both_ways = {0: [1], 1: [0, 2], 2: [1]}
     cluster = await broker_cluster(3, topology=both_ways, max_hops=7, message_load_balancing="STRICT").start()
@@ -194,7 +195,7 @@ async def test_nothing_goes_back_and_forth_behind_a_restart(broker_cluster: Make
     cluster.link(0, 1).heal()
     cluster.link(0, 1).delay(0.005)
     await middle.start()
-    await trio.sleep(4)
+    await broker_clock.advance(4)
     assert first.broker.queue(way).message_count == first.broker.queue(way).messages_added == COUNT
     await end.start()
     await cluster.wait_for(queue="queue0", count=COUNT)
