@@ -66,10 +66,11 @@ class LinkObserver(Protocol):
 
 @frozen(eq=False)
 class _RemovalBy:
-    """A removal that a link has brought."""
+    """A removal that a link has brought, and the member at the other end, if it is known."""
 
     event_id: int
     link: ControlLink
+    sender: Member | None
 
 
 class Membership:
@@ -627,21 +628,21 @@ class Membership:
         if self.topology.removal_of(node_id) == event_id:
             if len(self._removals_by_links) >= REMOVALS_MAX:
                 self._removals_by_links.clear()
-            self._removals_by_links[node_id] = _RemovalBy(event_id, link)
+            self._removals_by_links[node_id] = _RemovalBy(event_id, link, self.topology.member_at(link.connector))
 
     def _is_corrected(self, link: ControlLink, node_id: str) -> bool:
         """Return True if the removal of a member came over an earlier connection with the broker of this link.
 
-        That broker has started anew since, and its members have again the one that it removed. It has forgotten the
-        removal, and where it does not connect to this broker, it cannot get it back.
+        That broker has started anew since, or its backup has taken over, and its members have again the one that it
+        removed. The removal is forgotten there, and where it does not connect to this broker, it cannot get it back.
         """
         removal = self._removals_by_links.get(node_id)
-        return (
-            removal is not None
-            and removal.link is not link
-            and removal.link.connector.leads_where(link.connector)
-            and removal.event_id == self.topology.removal_of(node_id)
-        )
+        if removal is None or removal.link is link or removal.event_id != self.topology.removal_of(node_id):
+            return False
+        if removal.link.connector.leads_where(link.connector):
+            return True
+        sender = self.topology.member_at(link.connector)
+        return sender is not None and removal.sender is not None and removal.sender.node_id == sender.node_id
 
     def _answer_rival(self, event_id: int, link: ControlLink | None = None) -> None:
         """Contradict news that another broker is active with this node id, unless that has been done too often."""
