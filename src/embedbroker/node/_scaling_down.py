@@ -230,7 +230,7 @@ class ScalingDown(Part):
         if self._machine.state is NodeState.STOPPING:
             kernel.schedule.run(self._parts.config.work_per_step_max)
         if self._awaits_settling:
-            if kernel.schedule.has_work or kernel.store.point() > kernel.store.reached:
+            if not self._is_settled:
                 return
             self._awaits_settling = False
             process.move(now)
@@ -238,12 +238,19 @@ class ScalingDown(Part):
         self._follow(process, now)
         self._parts.dials.collect(step.outputs, now)
 
+    @property
+    def _is_settled(self) -> bool:
+        """Return True if nothing is left to do here, and all records are on disk."""
+        kernel = self._parts.kernel
+        return not kernel.schedule.has_work and kernel.store.point() <= kernel.store.reached
+
     def _follow(self, process: ScaleDown, now: Instant) -> None:
         is_running = self._machine.state is NodeState.RUNNING
         if process.is_ready and is_running:
             self._lifecycle.stop()
             self._schedule.renew()
-        elif process.is_over:
+        elif process.is_over and (process.failure is not None or self._is_settled):
+            # What has moved must be gone from the disk: after a crash it would be at both brokers.
             target = process.target_node_id
             if process.failure is None and target is not None:
                 # One link to the target is enough.
@@ -262,4 +269,4 @@ class ScalingDown(Part):
             return None
         if self._machine.state is NodeState.STOPPING and self._parts.kernel.schedule.has_work:
             return now.monotonic
-        return None if self._awaits_settling else process.next_deadline(now)
+        return None if self._awaits_settling or process.is_over else process.next_deadline(now)
