@@ -184,7 +184,7 @@ def remove_what_moves_before_the_confirmation(patch: pytest.MonkeyPatch) -> None
 
 @needs(has_scale_downs)
 def drop_what_was_chosen_and_is_gone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Forwarding, "chosen", lambda self, message, address, ids: address.chosen(ids))
+    patch.setattr(Forwarding, "chosen", lambda self, message, address, ids, sender=None: address.chosen(ids))
 
 
 def forward_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ FOUND_BY: dict[str, dict[str, int]] = {
         "count_consumers_again_after_a_reconnect": 2,
         "drop_a_message_that_was_not_sent": 5,
         "drop_a_write_on_the_way": 41,
-        "drop_what_was_chosen_and_is_gone": 270,
+        "drop_what_was_chosen_and_is_gone": 186,
         "forget_a_consumer": 2,
         "forget_decisions_in_a_restart": 13,
         "forget_the_end_of_a_consumer": 2,
