@@ -428,7 +428,7 @@ class Bench:
                     await test(**values)
             except AssertionError as error:
                 # From trio: the test has left a nursery before what it had entered in there.
-                if "misnesting" in str(error):
+                if str(error).startswith("Nursery misnesting"):
                     raise LeftBehind(OPEN_SCOPE) from None
                 raise
             finally:
