@@ -28,6 +28,7 @@ from .cluster_groups import GroupChecker
 from .cluster_nodes import ClusterTruth, make_nodes
 from .cluster_order import OrderChecker
 from .cluster_plan import AUTOMATIC, QUEUE, TOPIC, ClusterPlan, TakerPlan
+from .departures import Departures
 from .draw_clusters import draw_cluster_plan, draw_failover_plan
 from .leaving import Leaving, lives_ended_otherwise
 from .makers import Maker
@@ -100,6 +101,7 @@ class _ClusterScenario:
     network: Network = field(init=False)
     sites: dict[str, Site] = field(init=False)
     truth: ClusterTruth = field(init=False)
+    departures: Departures = field(init=False)
     book: ClusterSendBook = field(init=False)
     taken: TakeBook = field(factory=TakeBook, init=False)
     checkers: list[BrokerChecker] = field(factory=list, init=False)
@@ -120,6 +122,8 @@ class _ClusterScenario:
         self.network.split_chance = plan.split_chance
         self.sites = make_nodes(plan, self.network)
         self.truth = ClusterTruth(plan, self.sites)
+        self.departures = Departures(self.sites)
+        self.departures.watch()
         homes = {sender.name: sender.site for sender in plan.senders}
         self.book = ClusterSendBook(
             life_of=self._life_of,
@@ -173,9 +177,14 @@ class _ClusterScenario:
         return None if host is None else f"{host.name} {host.life}"
 
     def _life_that_reaches(self, node: str) -> str | None:
-        """Return what stands for the life of a node if it has all subscriptions that it must reach."""
+        """Return what stands for the life of a node if it has all subscriptions that it must reach.
+
+        It is another one if the node has forgotten some meanwhile, because another broker stopped.
+        """
         life = self._life_of(node)
-        return life if life is not None and self.truth.has_subscriptions(node) else None
+        if life is None or not self.truth.has_subscriptions(node):
+            return None
+        return f"{life} {self.departures.forgotten[node]}"
 
     def _is_leaving(self, node: str) -> bool:
         return any(is_scaling_down(host) for host in self.sites[node].hosts)
