@@ -436,6 +436,31 @@ class Router:
         routing_type = common_routing_type(manager.remote_bindings_of(name), stated, settings)
         return manager.ensure_address(name, routing_type, allowed=bool(settings.auto_create_addresses))
 
+    def announce(self, message: Message) -> None:
+        """Send a notification of the broker itself about what it has recorded; it is visible once that is durable.
+
+        Other brokers send messages to what is announced. After a crash it must still be there.
+        """
+        address = self._addresses.get(message.address)
+        if address is not None and not address.is_resolved:
+            self._address_manager.resolution.resolve(address)
+        if address is None or address.others is not None:
+            self.send(message, None, None)
+            return
+        message.assign_id(self._ids.take())
+        if address.is_plain is not True:
+            adjusted = self._apply_settings(address, message)
+            if isinstance(adjusted, Refused):
+                return
+            message = adjusted
+        address.routed_count += 1
+        targets = address.route(message, None)
+        if targets:
+            self._placement.place(message, targets, None, waits=True)
+        else:
+            address.unrouted_count += 1
+            self._dead_letters.take_unrouted(message, address, None)
+
     def reaches_queues(self, name: str) -> bool:
         """Return True if an address has queues."""
         address = self._address_manager.resolution.find(name)
@@ -453,6 +478,9 @@ class Router:
             self._placement.place_reply(message, targets, promises=promises)
 
     def send_to_queue(self, message: Message, queue: Queue) -> None:
-        """Send a message of the broker itself to one queue, without a record, whatever its address and its filter."""
+        """Send a message of the broker itself to one queue, without a record, whatever its address and its filter.
+
+        It is visible once everything is durable that is recorded by now: it may tell of that.
+        """
         message.assign_id(self._ids.take())
-        self._placement.place_reply(message, [queue], promises=False)
+        self._placement.place_reply(message, [queue], promises=True)

@@ -61,8 +61,11 @@ class Publisher(Protocol):
     def node_id(self) -> str:
         """Return the id of the broker."""
 
-    def publish(self, properties: Properties, now_ms: int) -> None:
-        """Send a durable message with these properties to the notification address."""
+    def publish(self, properties: Properties, now_ms: int, *, waits: bool = False) -> None:
+        """Send a durable message with these properties to the notification address.
+
+        One that ``waits`` reaches nobody before everything is durable that is recorded by now.
+        """
 
 
 class Notifications(CommitObserver):
@@ -88,7 +91,8 @@ class Notifications(CommitObserver):
             properties.set("_AMQ_Binding_ID", queue.id, _LONG)
             if queue.definition.filter:
                 properties.set("_AMQ_FilterString", queue.definition.filter, _STRING)
-            self._publish("BINDING_ADDED", properties)
+            # Other brokers send messages to this id at once. A crash must not undo the queue.
+            self._publish("BINDING_ADDED", properties, waits=queue.durable)
 
     def divert_added(self, divert: Divert) -> None:
         """Publish BINDING_ADDED. The removal and changes of a divert are not published, as in Artemis."""
@@ -391,11 +395,11 @@ class Notifications(CommitObserver):
             properties.set("_AMQ_Client_ID", connection.client_id, _STRING)
         return properties
 
-    def _publish(self, kind: str, properties: Properties) -> None:
+    def _publish(self, kind: str, properties: Properties, *, waits: bool = False) -> None:
         now_ms = self._kernel.now_ms
         properties.set("_AMQ_NotifType", kind, _STRING)
         properties.set("_AMQ_NotifTimestamp", now_ms, _LONG)
-        self._publisher.publish(properties, now_ms)
+        self._publisher.publish(properties, now_ms, waits=waits)
 
 
 def is_published(consumer: Consumer) -> bool:

@@ -232,6 +232,19 @@ def test_a_null_address_is_an_empty_one() -> None:
     assert names(taken(peer)) == ["_AMQ_RESET_QUEUE_DATA", "BINDING_ADDED q1", "_AMQ_RESET_QUEUE_DATA_COMPLETE"]
 
 
+def test_a_snapshot_announces_a_durable_queue_once_it_is_on_the_disk() -> None:
+    stage = Stage(durable=True)
+    stage.settle_disk()
+    peer = collecting(stage, "_AMQ_Address = 'q1'")
+    taken(peer)
+    create(stage, "q1", "q1", ANYCAST)
+    request = request_of("broker", operation=REQUEST[1], body='["notif.b", null]', reply_to=None)
+    peer.send(SessionSend(request, False, -1))
+    stage.run()
+    assert [packet for packet in peer.clear() if isinstance(packet, SessionReceiveMessage)] == []
+    assert "BINDING_ADDED q1" in names(taken(peer))
+
+
 def test_an_unknown_queue_is_refused() -> None:
     stage = Stage()
     manager = manager_of(stage)

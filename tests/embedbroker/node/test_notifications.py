@@ -150,6 +150,21 @@ def test_bindings() -> None:
     assert removed == added
 
 
+def test_a_durable_queue_is_announced_once_it_is_on_the_disk_and_what_follows_comes_behind() -> None:
+    stage = Stage(durable=True)
+    stage.settle_disk()
+    listener = Listener(stage)
+    listener.take()
+    peer = other(stage)
+    listener.take()
+    peer.send(CreateQueueV2("prices", "mine", None, True, False, True, False, MULTICAST))
+    peer.send(SessionCreateConsumer(1, "mine", None, False, False))
+    stage.run()
+    assert [packet for packet in listener.peer.clear() if isinstance(packet, SessionReceiveMessage)] == []
+    assert stage.work
+    assert listener.kinds() == ["BINDING_ADDED", "CONSUMER_CREATED"]
+
+
 def test_the_routing_name_of_an_anycast_queue_is_its_address() -> None:
     stage = Stage()
     listener = Listener(stage)

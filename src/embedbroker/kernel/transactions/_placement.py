@@ -40,8 +40,13 @@ class Placement:
         targets: list[Queue],
         transaction: Transaction | None,
         identified: Identified | None = None,
+        *,
+        waits: bool = False,
     ) -> None:
-        """Record a message if it is durable, and make it visible once that is safe, or with its transaction."""
+        """Record a message if it is durable, and make it visible once that is safe, or with its transaction.
+
+        One that ``waits`` is visible once everything is durable that is recorded by now, even if it is not durable.
+        """
         for queue in targets:
             if queue.definition.purge_on_no_consumers and not queue.consumers:
                 targets = [
@@ -77,9 +82,9 @@ class Placement:
             return
         visibility = self._visibility
         if observers.commit.routed:
-            self._show_and_observe(message, targets, self._store.point() if durable else 0)
+            self._show_and_observe(message, targets, self._store.point() if durable or waits else 0)
             return
-        if durable:
+        if durable or waits:
             point = self._store.point()
             if point > self._store.reached or visibility.pending:
                 for queue in targets:

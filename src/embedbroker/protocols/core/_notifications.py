@@ -44,10 +44,13 @@ class NotificationWatch(CommitObserver):
             self._begun = True
             self._kernel.observers.subscribe(Notifications(self._kernel, self))
 
-    def publish(self, properties: Properties, now_ms: int) -> None:
+    def publish(self, properties: Properties, now_ms: int, *, waits: bool = False) -> None:
         """Send a durable message with these properties to the notification address."""
         message = compose_notification(self._address, properties, now_ms, is_durable=True)
-        self._kernel.router.send(message, None, None)
+        if waits:
+            self._kernel.router.announce(message)
+        else:
+            self._kernel.router.send(message, None, None)
 
 
 def compose_notification(address: str, properties: Properties, timestamp_ms: int, *, is_durable: bool) -> CoreMessage:
