@@ -64,7 +64,7 @@ class Publisher(Protocol):
     def publish(self, properties: Properties, now_ms: int, *, waits: bool = False) -> None:
         """Send a durable message with these properties to the notification address.
 
-        One that ``waits`` reaches nobody before everything is durable that is recorded by now.
+        One that ``waits`` is visible once everything is durable that is recorded by now.
         """
 
 

@@ -73,15 +73,14 @@ class Placement:
                 else:
                     self._store.add_message_once(message, references, identified.entry)
                     identified.recorded = True
-        observers = self._observers
-        if observers.decision.routed:
+        if self._observers.decision.routed:
             self._observe_routed(message, targets, transaction)
         if transaction is not None:
             transaction.recorded = transaction.recorded or durable
             transaction.add(message, targets)
             return
         visibility = self._visibility
-        if observers.commit.routed:
+        if self._observers.commit.routed:
             self._show_and_observe(message, targets, self._store.point() if durable or waits else 0)
             return
         if durable or waits:
