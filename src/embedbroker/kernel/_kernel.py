@@ -159,6 +159,7 @@ class Kernel:
         self.late_bindings = LateBindings(self.address_manager, self.clock)
         events.remote_binding_added.append(self.forwarding.on_binding)
         events.remote_binding_added.append(self.late_bindings.on_binding)
+        self.observers.decision.queue_removed.append(self.forwarding.on_queue_removed)
         events.remote_binding_updated.append(self.redistribution.on_remote_consumer)
         events.remote_binding_removed.append(self.redistribution.on_remote_end)
         events.remote_consumer_removed.append(self.redistribution.on_remote_end)

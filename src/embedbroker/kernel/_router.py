@@ -475,12 +475,12 @@ class Router:
         address = self._address_manager.resolution.find(message.address)
         targets = address.route_all(message, None) if address is not None else None
         if targets:
-            self._placement.place_reply(message, targets, promises=promises)
+            self._placement.place_reply(message, targets, self._address_manager.store.point() if promises else 0)
 
     def send_to_queue(self, message: Message, queue: Queue) -> None:
         """Send a message of the broker itself to one queue, without a record, whatever its address and its filter.
 
-        It is visible once everything is durable that is recorded by now: it may tell of that.
+        It is visible once all queues are durable that are recorded by now: it may tell of them.
         """
         message.assign_id(self._ids.take())
-        self._placement.place_reply(message, [queue], promises=True)
+        self._placement.place_reply(message, [queue], self._address_manager.queues_point)

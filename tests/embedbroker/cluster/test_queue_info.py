@@ -30,7 +30,7 @@ from embedclient.wire.core import (
     decode_text,
 )
 from tests.embedbroker.node.managing import manager_of, request_of
-from tests.embedbroker.node.scripted import Peer, Stage
+from tests.embedbroker.node.scripted import Peer, Stage, letter
 
 from .bridge_traffic import in_place_of, notifications_of, subscription_of, traffic
 
@@ -243,6 +243,21 @@ def test_a_snapshot_announces_a_durable_queue_once_it_is_on_the_disk() -> None:
     stage.run()
     assert [packet for packet in peer.clear() if isinstance(packet, SessionReceiveMessage)] == []
     assert "BINDING_ADDED q1" in names(taken(peer))
+
+
+def test_a_snapshot_does_not_wait_for_messages_that_the_disk_does_not_take() -> None:
+    stage = Stage(durable=True)
+    stage.settle_disk()
+    peer = collecting(stage, "_AMQ_Address = 'q1'")
+    other = stage.connect().open_session()
+    other.send(CreateQueueV2("q1", "q1", None, True, False, True, True, ANYCAST))
+    assert names(taken(peer)) == ["BINDING_ADDED q1"]
+    other.send(SessionSend(letter("m", "q1", durable=True), False, -1))
+    peer.send(asking())
+    stage.run()
+    assert stage.work
+    found = [packet for packet in peer.clear() if isinstance(packet, SessionReceiveMessage)]
+    assert names(found) == ["_AMQ_RESET_QUEUE_DATA", "BINDING_ADDED q1", "_AMQ_RESET_QUEUE_DATA_COMPLETE"]
 
 
 def test_an_unknown_queue_is_refused() -> None:

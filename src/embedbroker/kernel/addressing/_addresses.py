@@ -83,6 +83,8 @@ class AddressManager:
     resolution: Resolution = field(init=False)
     # Names of removed temporary destinations, the oldest first: nothing is created for late replies.
     _gone: dict[str, None] = field(factory=dict, init=False)
+    #: The durability point that covers the records of all queues.
+    queues_point: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.resolution = Resolution(self.wildcards, self.addresses)
@@ -288,9 +290,13 @@ class AddressManager:
             queue.set_paused(with_address=True)
         self.resolution.on_queue(address)
         if queue.durable:
-            self.store.add_queue(definition)
+            self._record_queue(definition)
         self.observers.call(self.observers.commit.queue_added, queue)
         return queue
+
+    def _record_queue(self, definition: QueueDefinition) -> None:
+        self.store.add_queue(definition)
+        self.queues_point = self.store.point()
 
     # -- changes -------------------------------------------------------------------------------------------------
 
@@ -308,7 +314,7 @@ class AddressManager:
     def _record_pause(self, queue: Queue, paused: bool) -> None:
         if queue.definition.paused != paused:
             queue.definition = evolve(queue.definition, paused=paused)
-            self.store.add_queue(queue.definition)
+            self._record_queue(queue.definition)
 
     def pause_address(self, address: Address, *, persist: bool) -> None:
         """Pause the queues of an address, and those that it gets later."""
@@ -363,7 +369,7 @@ class AddressManager:
             address.add(queue)
             self.resolution.on_queue(address)
         if queue.durable:
-            self.store.add_queue(definition)
+            self._record_queue(definition)
         if has_new_filter:
             self.observers.call(self.observers.commit.queue_updated, queue)
         return None
@@ -439,7 +445,7 @@ class AddressManager:
         if not queue.definition.configuration_managed:
             queue.definition = evolve(queue.definition, configuration_managed=True)
             if queue.durable:
-                self.store.add_queue(queue.definition)
+                self._record_queue(queue.definition)
 
     def provide_targets(self, settings: AddressSettings) -> None:
         """Ensure that the dead letter and expiry addresses of settings exist, with their queues."""

@@ -40,13 +40,14 @@ RouteCopiers: TypeAlias = Callable[[str, bytes], RouteCopier]
 _ANYCAST = int(RoutingType.ANYCAST)
 _NONE: Sequence[RemoteBinding] = ()
 _LEFT_MAX: Final = 10_000
+_REMOVED_MAX: Final = 10_000
 _NEAREST_MAX: Final = 100_000
 
 
 class Forwarding:
     """Choose queues and remote bindings for messages, and make the copies for other brokers."""
 
-    __slots__ = ("_addresses", "_copier", "_ids", "_left", "_nearest", "_route_copiers")
+    __slots__ = ("_addresses", "_copier", "_ids", "_left", "_nearest", "_removed", "_route_copiers")
 
     def __init__(self, addresses: AddressManager, ids: Ids, route_copiers: RouteCopiers) -> None:
         self._addresses = addresses
@@ -58,6 +59,8 @@ class Forwarding:
         self._left: dict[int, RemoteBinding] = {}
         # By announced id: the smallest distance at which a queue was ever bound in this life of the broker.
         self._nearest: dict[int, int] = {}
+        # By id: the names of multicast queues of this broker that are deleted. Others may not know that yet.
+        self._removed: dict[int, str] = {}
 
     def on_left(self, bindings: Iterable[RemoteBinding]) -> None:
         """Keep bindings that are gone because a broker has stopped, for messages that others have sent before.
@@ -79,6 +82,13 @@ class Forwarding:
             self._left.pop(binding_id, None)
         while len(self._nearest) > _NEAREST_MAX:
             del self._nearest[next(iter(self._nearest))]
+
+    def on_queue_removed(self, queue: Queue) -> None:
+        """Keep the name of a deleted queue. Observes `DecisionObserver.queue_removed`."""
+        if queue.definition.routing_type == RoutingType.MULTICAST:
+            self._removed[queue.id] = queue.name
+            if len(self._removed) > _REMOVED_MAX:
+                del self._removed[next(iter(self._removed))]
 
     def leads_behind(self, store_and_forward: Queue) -> bool:
         """Return True if messages on their way may be for queues behind the broker of a store-and-forward queue.
@@ -116,6 +126,10 @@ class Forwarding:
         Without one, the message waits for the broker that has stopped, unless that is the ``sender``: this broker had
         the way from there, and the two would send the message to each other again and again.
 
+        A chosen queue of this broker may have been deleted and created again, which the other broker did not know yet.
+        The new one takes the message if a queue of a broker shares messages with it: then the subscription has never
+        ended. Otherwise it has, and what was sent to it before is dropped.
+
         Args:
             message: The message.
             address: Its address.
@@ -140,7 +154,17 @@ class Forwarding:
                     queues.append(binding)
             left = [self._left[each] for each in ids - found if group_of(each) in groups and each in self._left]
             remote += [each for each in left if not (each.store_and_forward.deleted or each.leads_over(sender))]
+        for each in (ids - found) & self._removed.keys():
+            queue = self._created_again(self._removed[each], address)
+            if queue is not None and queue not in queues and (queue.filter is None or queue.filter.matches(message)):
+                queues.append(queue)
         return queues, remote
+
+    def _created_again(self, name: str, address: Address) -> Queue | None:
+        """Return the queue of an address that has a name and shares its messages with another broker; None for none."""
+        rotation = address.others.rotation if address.others is not None else None
+        group = rotation.groups.get(name) if rotation is not None else None
+        return group.home if group is not None else None
 
     def bound(self, message: Message, address: Address, routing_type: int | None, chosen: Chosen | None) -> Chosen:
         """Return the bindings that take a message: those that another broker has ``chosen``, if they are left.

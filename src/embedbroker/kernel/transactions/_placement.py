@@ -199,18 +199,14 @@ class Placement:
         if visibility.next_point <= self._store.reached:
             visibility.publish(self._store.reached, len(targets))
 
-    def place_reply(self, message: Message, targets: list[Queue], *, promises: bool) -> None:
-        """Place an answer of the broker itself, without a record.
-
-        An answer that ``promises`` is visible once everything is durable that is recorded by now.
-        """
+    def place_reply(self, message: Message, targets: list[Queue], point: int) -> None:
+        """Place an answer of the broker itself, without a record, visible once a durability point is reached."""
         for queue in targets:
             if queue.definition.address != message.address:
                 self._memory.set_home(message.message_id, message.address)
                 break
         self._memory.hold(message.message_id, message.address, message.memory_size, len(targets))
         store = self._store
-        point = store.point() if promises else 0
         for queue in targets:
             for observe in self._observers.decision.routed:
                 observe(queue, message.message_id, False, 0)

@@ -369,6 +369,26 @@ def test_what_was_chosen_one_broker_further_and_is_gone_goes_to_a_queue_that_sha
     assert stage.waiting("near") == ["e"]
 
 
+def test_what_was_chosen_for_a_queue_that_was_created_again_goes_to_the_new_one_of_a_shared_subscription(
+    stage: Stage,
+) -> None:
+    """Another broker with a queue of the subscription did not know yet that the first one here was deleted."""
+    first = stage.queue("s", "news", MULTICAST)
+    stage.kernel.teardown.delete_queue(first)
+    other = bind(stage, "s", address="news", routing_name="s")
+    # It has not been created again: the subscription has ended here.
+    send(stage, letter("a", "news"), queue_ids=frozenset((first.id,)))
+    second = stage.queue("s", "news", MULTICAST, filter="colour = 'red'")
+    send(stage, letter("b", "news", colour="red"), queue_ids=frozenset((first.id,)))
+    send(stage, letter("c", "news", colour="blue"), queue_ids=frozenset((first.id,)))
+    send(stage, letter("d", "news", colour="red"), queue_ids=frozenset((first.id, second.id)))
+    assert (stage.waiting("s"), queue_ids(stage)) == (["b", "d"], [])
+    # Without another queue the subscription has ended, and the new one gets nothing that was sent before it.
+    stage.kernel.address_manager.remove_remote_binding(other)
+    send(stage, letter("e", "news", colour="red"), queue_ids=frozenset((first.id,)))
+    assert stage.waiting("s") == ["b", "d"]
+
+
 def test_what_was_chosen_behind_a_broker_that_stopped_waits_for_it(stage: Stage) -> None:
     near, forwarding = stage.queue("n", "news", MULTICAST), stage.kernel.forwarding
     gone = bind(stage, "s", address="news", routing_name="s")
