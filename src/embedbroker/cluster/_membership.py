@@ -19,7 +19,7 @@ answer each other, so that the number of such answers has a limit. Artemis only 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Protocol
 
 from attrs import frozen
@@ -86,7 +86,6 @@ class Membership:
         version: The newest protocol version of this broker.
         dialer: Opens connections to other brokers.
         log: Receives lines for the operator.
-        followers: The memberships by the other cluster connections.
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Membership:
         version: int,
         dialer: ConnectionDialer,
         log: Callable[[str], None],
-        followers: Sequence[Membership] = (),
         *,
         inform: Callable[[str], None] | None = None,
     ) -> None:
@@ -110,13 +108,14 @@ class Membership:
         # Known from the moment this broker is active, or as a backup with the node id of its active broker.
         self.node_id = ""
         self.settings = settings
-        self._followers = followers
+        self._followers: Sequence[Membership] = ()
+        # That of the default cluster connection, if other brokers announce themselves to this one at its acceptor.
+        self._default: Membership | None = None
         self._static = [config.connectors[name] for name in self.settings.static_connectors]
         # Where other brokers announce themselves by datagrams.
         self._found: list[TransportConfiguration] = []
         self._credentials = ClusterConnect(config.cluster_user, config.cluster_password)
-        self._version = version
-        self._dialer = dialer
+        self._version, self._dialer = version, dialer
         self._log, self._inform = log, inform or log
         self.inbound_peers = InboundPeers(self.topology, self._credentials, version, self._on_announce, log)
         #: Handlers of the packets on the control channel of a link.
@@ -150,6 +149,19 @@ class Membership:
         if config.cluster_password == DEFAULT_CLUSTER_PASSWORD and settings is config.cluster_connection:
             self._report("the cluster password is the default, which is public: set cluster_user and cluster_password")
 
+    def lead(self, followers: Sequence[Membership], acceptors: Collection[str | None]) -> None:
+        """Have the memberships by other cluster connections follow this one, that of the default one, in its role.
+
+        Those that ``acceptors`` does not name have no acceptor of their own, and share that of this one.
+        """
+        self._followers = followers
+        for follower in followers:
+            follower._default = None if follower.settings.name in acceptors else self
+
+    @property
+    def _sharers(self) -> list[Membership]:
+        return [each for each in self._followers if each._default is self]
+
     # -- port of the protocols -----------------------------------------------------------------------------------
 
     def subscribe(self, peer: Peer) -> None:
@@ -169,8 +181,14 @@ class Membership:
     def forget(self, peer: Peer) -> None:
         """Handle the end of an accepted connection, and perhaps of the active broker that announced itself on it."""
         node_id = self.inbound_peers.forget(peer)
-        member = self.topology.members.get(node_id) if node_id is not None else None
-        if member is not None and (member.live is None or self.link_to(member.live) is None):
+        if node_id is not None:
+            for membership in (self, *self._sharers):
+                membership._on_announced_end(node_id)
+
+    def _on_announced_end(self, node_id: str) -> None:
+        """Handle the end of the connection on which an active broker has announced itself."""
+        member = self.topology.members.get(node_id)
+        if member is not None and not self.sees(member):
             self._remove(member)
             self._review()
 
@@ -498,6 +516,8 @@ class Membership:
         if member.node_id != self.node_id and self.role is not Role.STOPPED:
             self.topology.drop(member.node_id, self.now.wall_ms)
             self._seek(member)
+            if self._default is not None and self._default.inbound_peers.has_live(member.node_id):
+                self._on_announced(self._default.topology.members.get(member.node_id))
 
     def _seek(self, member: Member) -> None:
         """Search at the place of a lost active broker, which may come back."""
@@ -531,8 +551,24 @@ class Membership:
             if verdict is NewsResult.RIVAL:
                 self._answer_rival(packet.current_event_id)
             self._on_direct(packet.node_id)
+            for sharer in self._sharers:
+                sharer._on_announced(announced_member(packet))
         if verdict is NewsResult.REMOVED:
             self._send_removal(inbound, packet.node_id)
+        self._review()
+
+    def _on_announced(self, member: Member | None) -> None:
+        """Search for an active broker that has announced itself at the acceptor of the default cluster connection.
+
+        Its news of this cluster connection come over the link to it.
+        """
+        known = self.topology.members.get(member.node_id) if member is not None else None
+        if member is None or (known is not None and known.live is not None):
+            return
+        if self.settings.allow_direct_connections_only:
+            return
+        if self._on_member_up(member) is NewsResult.REMOVED:
+            self.topology.revive(member)
         self._review()
 
     def _send_removal(self, inbound: InboundPeer, node_id: str) -> None:

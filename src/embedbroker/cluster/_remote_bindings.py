@@ -172,8 +172,8 @@ class RemoteBindings:
         self.is_complete = False
         # False until the snapshot begins: it covers all that was announced before.
         self._begun = False
-        # Queues that came back at another distance, as they are announced now.
-        self._doubted: dict[str, RemoteBinding] = {}
+        # Queues that came back at another distance, as they are announced now; None: they did not come back.
+        self._doubted: dict[str, RemoteBinding | None] = {}
 
     def begin(self) -> list[BindingChange]:
         """Forget all consumers, which the snapshot of a new connection announces again.
@@ -203,23 +203,25 @@ class RemoteBindings:
 
     @property
     def has_doubts(self) -> bool:
-        """Return True if a queue came back with a connection at another distance than before.
+        """Return True if a queue behind the neighbour came back with a connection at another distance, or did not.
 
-        A neighbour that started anew may have learnt of it from this broker. It needs a moment to get other news,
-        and messages on their way wait for that.
+        A neighbour that started anew may have learnt of it from this broker, or not at all. It needs a moment to get
+        other news, and messages on their way wait for that.
         """
         return bool(self._doubted)
 
     def end_doubts(self) -> list[BindingChange]:
-        """Believe the other distances, since no other news have come: those queues are reached on another way.
+        """Believe the neighbour, since no other news have come: those queues are gone, or reached on another way.
 
         If that way leads over this broker, the queue is gone: each of the two counts on, up to the largest distance.
         """
         changes: list[BindingChange] = []
         for name, other in list(self._doubted.items()):
             binding = self.by_cluster_name[name]
-            other.follow(binding)
             changes += self._remove([binding])
+            if other is None:
+                continue
+            other.follow(binding)
             self.by_cluster_name[name] = other
             changes.append(BindingAdded(other))
         return changes
@@ -239,8 +241,9 @@ class RemoteBindings:
             return []
         if _COMPLETE in properties:
             self.is_complete = self._begun
-            gone = [binding for binding in self.by_cluster_name.values() if not binding.is_connected]
-            return self._remove(gone)
+            missing = [binding for binding in self.by_cluster_name.values() if not binding.is_connected]
+            self._doubted.update((binding.cluster_name, None) for binding in missing if binding.distance > 1)
+            return self._remove([binding for binding in missing if binding.distance == 1])
         if not self._begun:
             return []
         try:
@@ -289,7 +292,9 @@ class RemoteBindings:
             return []
         existing = self.by_cluster_name.get(cluster_name)
         if existing is not None and existing.remote_queue_id == queue_id:
-            if not existing.is_connected and existing.distance != distance:
+            if existing.distance == distance:
+                self._doubted.pop(cluster_name, None)
+            elif not existing.is_connected:
                 self._doubted[cluster_name] = added
             return self._connect(existing, added.filter)
         if existing is None and len(self.by_cluster_name) >= BINDINGS_MAX:
@@ -317,10 +322,19 @@ class RemoteBindings:
         cluster_name = _text(properties, "_AMQ_ClusterName")
         binding = self.by_cluster_name.get(cluster_name)
         if binding is not None:
-            return self._remove([binding])
+            return self._give_up(binding) if cluster_name in self._doubted else self._remove([binding])
         if self._is_left_out(cluster_name, self._distance(properties)):
             return []
         raise _unknown(cluster_name)
+
+    def _give_up(self, binding: RemoteBinding) -> list[BindingChange]:
+        """Note that the neighbour has lost the other way to a queue. What it finds next may be the one from before."""
+        self._doubted[binding.cluster_name] = None
+        if not binding.is_connected:
+            return []
+        binding.is_connected = False
+        closed = [ConsumerClosed(binding, each, binding.distance) for each in binding.remove_consumers()]
+        return [*closed, BindingDisconnected(binding)]
 
     def _update(self, properties: Values) -> list[BindingChange]:
         binding = self.by_cluster_name.get(_text(properties, "_AMQ_ClusterName"))

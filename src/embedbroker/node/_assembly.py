@@ -117,7 +117,8 @@ def _make_memberships(
         for each in config.cluster_connections
         if each is not first
     ]
-    membership = Membership(config, first, SERVER_VERSION, dials, log.warning, others, inform=log.info)
+    membership = Membership(config, first, SERVER_VERSION, dials, log.warning, inform=log.info)
+    membership.lead(others, {each.cluster_connection for each in config.listens_at})
     for other in others:
         # As in Artemis, what is no membership does not depend on the acceptor of the peer.
         other.inbound_peers.handlers = membership.inbound_peers.handlers

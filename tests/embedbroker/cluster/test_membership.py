@@ -349,6 +349,29 @@ def test_a_member_that_announced_itself_is_gone_with_its_last_connection_when_no
     assert set(town.known("A")) == {"A"}
 
 
+def test_cluster_connections_that_share_an_acceptor_find_the_broker_that_announces_itself_there() -> None:
+    town = Town()
+    town.start("A", topics=True)
+    node = town.hosts["A"].node
+    assert node is not None
+    topics = node.kernel.cluster_connections["topics"]
+    announcement = NodeAnnounce("x", None, False, 5, connector("X"), None, None)
+    visitor = town.visit("A")
+    visitor.send(CREDENTIALS, 3)
+    visitor.send(announcement, 3)
+    town.run(0.5)
+    assert "\nx: live X " in topics.describe_topology() and town.dials("A", "X") == 2
+    # The removal is news of a moment when the broker was not active. It is there.
+    visitor.leave()
+    town.run(0.5)
+    assert "\nx:" not in topics.describe_topology()
+    visitor = town.visit("A")
+    visitor.send(CREDENTIALS, 3)
+    visitor.send(announcement, 3)
+    town.run(0.5)
+    assert "\nx:" in topics.describe_topology()
+
+
 def test_a_member_that_is_gone_for_good_is_looked_for_some_minutes_and_then_no_more() -> None:
     town = Town()
     for name, static in [("A", ""), ("B", "A"), ("C", "A")]:

@@ -363,13 +363,36 @@ def test_a_queue_that_comes_back_at_another_distance_is_another_way_after_a_mome
     assert not bench.table.has_doubts and bench.log == []
 
 
-def test_news_of_the_neighbour_end_the_doubt_about_a_distance() -> None:
-    bench = begun(max_hops=4)
+def test_a_queue_that_is_found_again_at_its_distance_was_never_away() -> None:
+    bench = Bench(max_hops=4)
+    bench.snapshot(binding(Distance=1))
+    old = bench.q
     bench.table.disconnect()
     bench.table.begin()
-    bench.snapshot(binding(Distance=2))
-    bench.table.on_message(message_of(binding(NotifType="BINDING_REMOVED", Distance=2)))
+    # The neighbour started anew, and has learnt of the queue from this broker.
+    bench.snapshot(binding(Distance=3), consumer("CONSUMER_CREATED", "a = 1", Distance=3))
+    changes = bench.table.on_message(message_of(binding(NotifType="BINDING_REMOVED", Distance=3)))
+    assert changes == [ConsumerClosed(old, "a = 1", 2), BindingDisconnected(old)]
+    assert bench.table.on_message(message_of(binding(Distance=1))) == [BindingConnected(old)]
     assert not bench.table.has_doubts and bench.table.end_doubts() == []
+    assert (bench.q, old.distance, state_of(old)) == (old, 2, (True, 0))
+
+
+def test_a_queue_behind_a_neighbour_that_started_anew_is_gone_after_a_moment() -> None:
+    bench = Bench(max_hops=3)
+    bench.snapshot(binding(Distance=1), binding("r", Distance=1))
+    old, found = bench.q, bench.table.by_cluster_name[f"r{OTHER}"]
+    bench.table.disconnect()
+    bench.table.begin()
+    assert bench.snapshot() == []
+    # Over this broker and back, it is too far away.
+    far = bench.table.on_message(message_of(binding(Distance=3)))
+    far += bench.table.on_message(message_of(binding(NotifType="BINDING_REMOVED", Distance=3)))
+    assert (far, bench.table.has_doubts) == ([], True)
+    assert bench.table.on_message(message_of(binding("r", Distance=1))) == [BindingConnected(found)]
+    assert bench.table.end_doubts() == [BindingRemoved(old)]
+    assert bench.table.by_cluster_name == {found.cluster_name: found}
+    assert not bench.table.has_doubts and bench.log == []
 
 
 def test_a_broker_that_left() -> None:

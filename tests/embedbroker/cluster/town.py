@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from attrs import evolve
+
 from embedbroker.cluster import Member, Membership
 from embedbroker.config import BrokerConfig, ClusterConnection, PrimaryOnly
 from embedbroker.node import Node, Tick
@@ -130,15 +132,21 @@ class Town:
         self.locks = SimulatedLocks()
 
     def build(self, name: str, static: str = "", **changes: object) -> NodeHost:
-        """A broker that is not started."""
+        """A broker that is not started. ``topics``: with a second cluster connection, at the same acceptor."""
         # Bridges have tests of their own.
         said = {"max_hops": 0} | {key: changes.pop(key) for key in list(changes) if hasattr(ClusterConnection, key)}
         connection = ClusterConnection(connector=name, static_connectors=list(static), **said)  # type: ignore[arg-type]  # tests name real fields
+        connections = [connection]
+        if changes.pop("topics", False):
+            connections = [
+                evolve(connection, addresses=["orders"]),
+                evolve(connection, name="topics", addresses=["news"]),
+            ]
         values: dict[str, object] = {"cluster_user": "cluster", "cluster_password": "secret", **changes}
         config = BrokerConfig(
             name=name,
             connectors={each: f"tcp://{each}:{PORT}" for each in {name: 0, **dict.fromkeys(static)}},
-            cluster_connections=connection,
+            cluster_connections=connections,
             **values,  # type: ignore[arg-type]  # tests name real fields
         )
         shared = config.ha_policy != PrimaryOnly()
