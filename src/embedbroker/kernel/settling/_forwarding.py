@@ -127,7 +127,7 @@ class Forwarding:
         the way from there, and the two would send the message to each other again and again.
 
         A chosen queue of this broker may have been deleted and created again, which the other broker did not know yet.
-        The new one takes the message if a queue of a broker shares messages with it: then the subscription has never
+        The new one takes the message if one of another broker shares messages with it: then the subscription has never
         ended. Otherwise it has, and what was sent to it before is dropped.
 
         Args:
